@@ -1,0 +1,1 @@
+"""FedAU for Flower: unbiased federated averaging when clients come and go."""
