@@ -57,6 +57,13 @@ def find_suite() -> Path | None:
 def main() -> None:
     """Run the command line, with the simulation suite's commands where there is a clone."""
     suite = find_suite()
+    if suite is None and sys.argv[1:] and sys.argv[1] not in {"state", "--help"}:
+        typer.echo(
+            f"`fedau {sys.argv[1]}` belongs to the simulation suite, which is used from a clone of "
+            "the fedau-flwr repository: run it there.",
+            err=True,
+        )
+        sys.exit(USER_ERROR)
     if suite is not None:
         sys.path.insert(0, str(suite))
         try:

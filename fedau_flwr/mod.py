@@ -20,15 +20,8 @@ from flwr.app import (
 from flwr.clientapp.typing import ClientAppCallable
 from flwr.common.constant import ErrorCode
 
-from .contribution import (
-    decode_all,
-    difference,
-    encode,
-    local_update,
-    scaled,
-    with_placeholders,
-)
-from .participant import Participant, Turn
+from .contribution import decode_all, encode, with_placeholders
+from .participant import Participant
 from .protocol import GROUP, LABEL_RECORD, Refusal, Request
 from .state_directory import StateDirectory
 from .store import Arrays, ContextStore, Store
@@ -87,21 +80,12 @@ class Contributor:
                 )
         request = Request.from_config(config)
         group = self._group(request, context)
+        importance = self.importance(context) if callable(self.importance) else self.importance
         participant = Participant(open_store(context), self.weighting)
-        with participant.turn(request) as turn:
-            update = local_update(model, train())
-            contribution = self._contribution(update, turn, group, context)
-            participant.finish(turn, contribution)
+        contribution = participant.contribute(
+            request, model, train, importance=importance, group=group
+        )
         return with_placeholders(contribution, model), group
-
-    def _contribution(
-        self, update: Arrays, turn: Turn, group: str | None, context: Context
-    ) -> Arrays:
-        factor = self.importance(context) if callable(self.importance) else self.importance
-        if turn.request.memory:
-            return difference(scaled(update, factor), turn.memory)
-        weight = turn.state.weight if group is None else turn.request.groups[group]
-        return scaled(update, factor * weight)
 
     def _group(self, request: Request, context: Context) -> str | None:
         group = context.node_config.get(GROUP)

@@ -8,10 +8,11 @@ settles the pending one, and every round it was not asked for is an absence.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from .contribution import difference, local_update, scaled
 from .protocol import COUNTED, Refusal, Request
 from .store import Arrays, Store, Version
 from .weight_state import StateError, WeightState
@@ -56,6 +57,26 @@ class Participant:
     def __init__(self, store: Store, weighting: Weighting) -> None:
         self.store = store
         self.weighting = weighting
+
+    def contribute(
+        self,
+        request: Request,
+        model: Arrays,
+        train: Callable[[], Arrays],
+        *,
+        importance: float = 1.0,
+        group: str | None = None,
+    ) -> Arrays:
+        """Train, and return what this client adds to the sum; its state is stored by then."""
+        with self.turn(request) as turn:
+            update = local_update(model, train())
+            if request.memory:
+                contribution = difference(scaled(update, importance), turn.memory)
+            else:
+                weight = turn.state.weight if group is None else request.groups[group]
+                contribution = scaled(update, importance * weight)
+            self.finish(turn, contribution)
+        return contribution
 
     @contextmanager
     def turn(self, request: Request) -> Iterator[Turn]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 ROUND = "server-round"
 TRAINING = "fedau-run"
@@ -20,6 +21,8 @@ SAFE = "fedau-safe"
 COUNTED = "fedau-counted"
 MEMORY = "fedau-memory"
 GROUPS = "fedau-groups"
+HOSTED = "fedau-clients"
+"""Clients that a message addresses at one host; its `COUNTED` is then a list, -1 for None."""
 
 LABEL_RECORD = "fedau"
 """Name of the record that carries a reply's group, the one label that ever leaves a client."""
@@ -122,6 +125,20 @@ class Request:
                 f"{COUNTED} is {request.counted}, but must be before round {request.round}."
             )
         return request
+
+
+def hosted_requests(config: Mapping[str, Any]) -> dict[int, Request]:
+    """Return the request of each client that a message to a host addresses."""
+    clients, counted = config.get(HOSTED), config.get(COUNTED)
+    if not isinstance(clients, list) or not isinstance(counted, list):
+        raise Refusal(f"{HOSTED} is {clients!r}, but must be a list, and {COUNTED} one as well.")
+    if len(clients) != len(counted):
+        raise Refusal(f"{COUNTED} has {len(counted)} entries, but must have one per client.")
+    common = Request.from_config({k: v for k, v in config.items() if k != COUNTED})
+    return {
+        client: replace(common, counted=None if last < 0 else last)
+        for client, last in zip(clients, counted, strict=True)
+    }
 
 
 def _integer(config: Mapping[str, object], key: str, least: int) -> int:

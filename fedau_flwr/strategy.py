@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from flwr.serverapp.strategy import FedAvg, Result
 from .contribution import decode_all, encode, is_averaged, wire_dtype
 from .groups import Groups
 from .ledger import Ledger
+from .protocol import COUNTED, HOSTED
 from .store import Arrays
 from .summation import PlainSum, Round, Sum, Summation
 
@@ -58,6 +59,9 @@ class FedAU(FedAvg):
     client_numbers : Mapping[int, int] | None (default: None)
         Client number of each node id, where known. Clients are then counted and summed by
         number, so that a run repeats bit for bit although node ids do not.
+    hosts : Callable[[int], list[int]] | None (default: None)
+        Where nodes host several clients each: the clients that a node is asked for in the
+        running round, see `fedau_flwr.host`.
     summation : Summation | None (default: None)
         How contributions become a sum; plain addition by default.
     **options
@@ -76,6 +80,7 @@ class FedAU(FedAvg):
         numpy_clients: bool = False,
         round_timeout: float | None = None,
         client_numbers: Mapping[int, int] | None = None,
+        hosts: Callable[[int], list[int]] | None = None,
         summation: Summation | None = None,
         **options: Any,
     ) -> None:
@@ -103,6 +108,7 @@ class FedAU(FedAvg):
         self.numpy_clients = numpy_clients
         self.round_timeout = round_timeout
         self.client_numbers: Mapping[int, int] = client_numbers or {}
+        self.hosts = hosts
         self.summation = summation or PlainSum()
         self.ledger = Ledger()
         self._timeout = float(DEFAULT_TTL)
@@ -143,10 +149,6 @@ class FedAU(FedAvg):
         finally:
             self._offset = 0
 
-    def clients_of(self, node_id: int) -> list[int]:
-        """Return the clients that a node stands for in this round: itself, unless it hosts some."""
-        return [self.client_numbers.get(node_id, node_id)]
-
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
@@ -166,10 +168,10 @@ class FedAU(FedAvg):
             timeout=deadline,
         )
         nodes = self._present(grid, self.fraction_train, self.min_train_nodes)
-        self._asked = {node: self.clients_of(node) for node in nodes}
+        self._asked = {node: self._clients(node) for node in nodes}
         messages = [
             Message(
-                self._content(arrays, {**config, **self.participation_config(self._asked[node])}),
+                self._content(arrays, {**config, **self._participation(self._asked[node])}),
                 dst_node_id=node,
                 message_type=MessageType.TRAIN,
                 ttl=deadline,
@@ -178,11 +180,21 @@ class FedAU(FedAvg):
         ]
         return self.summation.open(self._round, messages)
 
-    def participation_config(self, clients: list[int]) -> dict[str, Any]:
+    def _clients(self, node: int) -> list[int]:
+        """Return the clients that a node stands for in this round."""
+        return self.hosts(node) if self.hosts else [self.client_numbers.get(node, node)]
+
+    def _participation(self, clients: list[int]) -> dict[str, Any]:
         """Return what this round's message says to the clients of one node."""
-        (client,) = clients
-        request = self.ledger.request(client, memory=self.memory, groups=self.groups.weights())
-        return {**request.to_config()}
+        requests = [
+            self.ledger.request(client, memory=self.memory, groups=self.groups.weights())
+            for client in clients
+        ]
+        config: dict[str, Any] = {**requests[0].to_config()}
+        if self.hosts:
+            config[HOSTED] = clients
+            config[COUNTED] = [-1 if r.counted is None else r.counted for r in requests]
+        return config
 
     def _content(self, arrays: ArrayRecord, config: dict[str, Any]) -> RecordDict:
         if self.numpy_clients:
@@ -219,7 +231,12 @@ class FedAU(FedAvg):
         replies = replies if isinstance(replies, list) else list(replies)
         result = self.summation.close(this, self._expected(replies))
         self._check_finite(result)
-        counted = [client for node in result.nodes for client in self._asked[node]]
+        counted = [
+            client
+            for node in result.nodes
+            for client in result.hosted.get(node, self._asked[node])
+            if client in self._asked[node]
+        ]
         self.ledger.count(counted)
         if self.groups:
             self.groups.advance(group for group in result.groups if group in self.groups)

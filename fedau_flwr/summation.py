@@ -18,7 +18,7 @@ from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
 from .contribution import decode, is_averaged, wire_dtype
-from .protocol import GROUP, LABEL_RECORD
+from .protocol import GROUP, HOSTED, LABEL_RECORD
 from .store import Arrays
 
 
@@ -60,6 +60,8 @@ class Sum:
         The nodes whose contributions are in it.
     rejected : dict[int, str]
         The nodes whose replies are not, and why.
+    hosted : dict[int, list[int]]
+        The clients that are in the contribution of each host.
     groups : list[str]
         The group of every accepted reply that named one.
     metrics : list[RecordDict]
@@ -69,6 +71,7 @@ class Sum:
     total: Arrays | None = None
     nodes: list[int] = field(default_factory=list)
     rejected: dict[int, str] = field(default_factory=dict)
+    hosted: dict[int, list[int]] = field(default_factory=dict)
     groups: list[str] = field(default_factory=list)
     metrics: list[RecordDict] = field(default_factory=list)
 
@@ -114,7 +117,7 @@ class PlainSum(Summation):
             else:
                 for name, value in contribution.items():
                     result.total[name] += value
-            _take_extras(reply.content, result)
+            _take_extras(node, reply.content, result)
         return result
 
 
@@ -165,12 +168,14 @@ def _checked(record: ArrayRecord, name: str, model: NDArray[Any]) -> NDArray[Any
     return value
 
 
-def _take_extras(content: RecordDict, result: Sum) -> None:
-    """Keep a reply's group and reported metrics, wherever its client could put them."""
-    labels = {**content.config_records.get("fitres.metrics", {})}
+def _take_extras(node: int, content: RecordDict, result: Sum) -> None:
+    """Keep a reply's labels and reported metrics, wherever its client could put them."""
+    labels: dict[str, Any] = {**content.config_records.get("fitres.metrics", {})}
     labels |= content.config_records.get(LABEL_RECORD, {})
     if GROUP in labels:
         result.groups.append(str(labels.pop(GROUP)))
+    if HOSTED in labels:
+        result.hosted[node] = list(labels.pop(HOSTED))
     metrics = MetricRecord()
     for record in content.metric_records.values():
         metrics.update(record)
