@@ -1,0 +1,132 @@
+"""Normalisation and random changes of training images, on whole batches of tensors.
+
+Crops and flips come after normalisation, so that what is padded is zero there; CIFAR-100's changes
+of sharpness and colour come before it, on bytes. All draws come from one CPU generator, whatever
+the device of the images.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from simulations.data.spec import DatasetSpec
+
+_SHARPNESS = 2.0
+_BRIGHTNESS = 0.05
+_HUE = 0.05
+_POSTERIZE_BITS = 2
+
+
+class Normalisation:
+    """Maps bytes ``[n, 3, 32, 32]`` to ``(pixel / 255 - mean) / std``."""
+
+    def __init__(self, spec: DatasetSpec, device: torch.device) -> None:
+        mean = torch.tensor(spec.mean, dtype=torch.float64)
+        std = torch.tensor(spec.std, dtype=torch.float64)
+        self._scale = (1 / (255 * std)).float().view(1, 3, 1, 1).to(device)
+        self._shift = (-mean / std).float().view(1, 3, 1, 1).to(device)
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Normalise a batch; the memory layout stays."""
+        return images.float().mul_(self._scale).add_(self._shift)
+
+
+def augment(
+    images: Tensor,
+    spec: DatasetSpec,
+    normalise: Normalisation,
+    generator: torch.Generator,
+    *,
+    share: int = 1,
+) -> Tensor:
+    """Return normalised, randomly changed training images.
+
+    Parameters
+    ----------
+    images : Tensor
+        Bytes ``[n, 3, 32, 32]``.
+    share : int
+        How many consecutive images share one crop and flip: 1 draws per image, the mini-batch size
+        per mini-batch.
+    """
+    recipe = spec.augmentation
+    if recipe.colour:
+        images = _change_colours(images, generator)
+    batch = normalise(images)
+    if recipe.crop_padding:
+        batch = _crop(batch, recipe.crop_padding, share, generator)
+    if recipe.flip:
+        mirrored = _draws(len(batch), share, generator, batch.device) < 0.5
+        batch = torch.where(mirrored.view(-1, 1, 1, 1), batch.flip(-1), batch)
+    return batch.contiguous(memory_format=torch.channels_last)
+
+
+def _draws(n: int, share: int, generator: torch.Generator, device: torch.device) -> Tensor:
+    """Return n numbers uniform in [0, 1), the same one for ``share`` in a row."""
+    groups = -(-n // share)
+    return torch.rand(groups, generator=generator).repeat_interleave(share)[:n].to(device)
+
+
+def _crop(batch: Tensor, padding: int, share: int, generator: torch.Generator) -> Tensor:
+    """Cut a window of the images' own size out of each zero-padded image."""
+    n, _, height, width = batch.shape
+    places = 2 * padding + 1
+    down, right = (
+        (_draws(n, share, generator, batch.device) * places).long().clamp_(max=places - 1)
+        for _ in range(2)
+    )
+    padded = functional.pad(batch.permute(0, 2, 3, 1), (0, 0, padding, padding, padding, padding))
+    windows = padded.unfold(1, height, 1).unfold(2, width, 1)
+    return windows[torch.arange(n, device=batch.device), down, right]
+
+
+def _change_colours(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Apply CIFAR-100's sharpness, colour jitter, posterize and equalize, drawn per image."""
+    from simulations.vision import transforms  # noqa: PLC0415 -- slow, only CIFAR-100 needs it
+
+    n = len(images)
+
+    def draw() -> Tensor:
+        return _draws(n, 1, generator, images.device)
+
+    def apply_to(chosen: Tensor, change: Callable[..., Tensor], *options: float) -> None:
+        if chosen.any():
+            images[chosen] = change(images[chosen], *options)
+
+    images = images.clone(memory_format=torch.contiguous_format)
+    apply_to(draw() < 0.5, transforms.adjust_sharpness, _SHARPNESS)
+    # Brightness and hue come in random order, as in torchvision's own colour jitter.
+    brightness = 1 + _BRIGHTNESS * (2 * draw() - 1)
+    hue = _HUE * (2 * draw() - 1)
+    first = draw() < 0.5
+    images = adjust_brightness(images, torch.where(first, brightness, 1.0))
+    images = adjust_hue(images, hue)
+    images = adjust_brightness(images, torch.where(first, 1.0, brightness))
+    apply_to(draw() < 0.5, transforms.posterize, _POSTERIZE_BITS)
+    apply_to(draw() < 0.5, transforms.equalize)
+    return images
+
+
+def adjust_brightness(images: Tensor, factors: Tensor) -> Tensor:
+    """Multiply each image of bytes by its own factor (torchvision's takes one for all)."""
+    return images.mul(factors.view(-1, 1, 1, 1)).clamp_(0, 255).to(torch.uint8)
+
+
+def adjust_hue(images: Tensor, turns: Tensor) -> Tensor:
+    """Turn each image's hues by its own fraction of the circle (torchvision's takes one for all).
+
+    With value v and chroma d = v - min, channel k of the result is
+    ``v - d·max(0, min(m, 4 - m, 1))``, ``m = (k + 6·hue) mod 6``, k = 5, 3, 1 for R, G, B.
+    """
+    pixels = images.float().div_(255)
+    value, brightest = pixels.max(1, keepdim=True)
+    chroma = value - pixels.amin(1, keepdim=True)
+    # Hue in sixths of the circle: 2·brightest + (next channel - the one after) / chroma.
+    ahead = pixels.gather(1, (brightest + 1) % 3) - pixels.gather(1, (brightest + 2) % 3)
+    hue = 2 * brightest + ahead / torch.where(chroma > 0, chroma, 1.0)
+    hue += 6 * turns.view(-1, 1, 1, 1)
+    m = (torch.tensor([5.0, 3.0, 1.0], device=images.device).view(1, 3, 1, 1) + hue) % 6
+    turned = value - chroma * torch.minimum(m, 4 - m).clamp_(0, 1)
+    return turned.mul_(255 + 1 - 1e-3).to(torch.uint8)  # torchvision's rounding to bytes
