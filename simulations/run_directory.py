@@ -1,7 +1,8 @@
 """A run is a directory.
 
 ``config.toml``
-    All keys of the run config but ``run-dir`` and ``resume``: enough to repeat the run.
+    All keys of the run config but ``run-dir`` and ``resume``: enough to repeat the run, also by
+    ``flwr run . -c config.toml``.
 ``metrics.jsonl``
     One JSON object per evaluation, in the order of rounds: ``round`` (how many are done),
     ``train_loss``, ``train_accuracy``, ``test_loss``, ``test_accuracy`` (over the whole sets),
@@ -12,9 +13,9 @@
     ``probability`` [N] (``p_n``), ``class_shares`` [N, C], ``sizes`` [N] (samples), ``counted``
     [N] (rounds in which a client was in the sum), ``participated`` [N]; the path itself is a
     function of the config (`simulations.experiment.open_experiment(config).process.active(t)`).
-    For FedAU also ``weight`` [N] (ω after the last round), ``tracked`` [k] (numbers of some clients: of the
-    largest, median and smallest ``p_n``), ``tracked_weights`` [rounds, k] and ``mean_weight``
-    [rounds]: ω as it was used in each round.
+    For FedAU also ``weight`` [N] (ω after the last round), ``tracked`` [k] (numbers of some
+    clients: of the largest, median and smallest ``p_n``), ``tracked_weights`` [rounds, k] and
+    ``mean_weight`` [rounds]: ω as it was used in each round.
 ``clients.npz``
     At the end: ``loss``, ``train_accuracy``, ``test_accuracy`` [N] of the final model per client.
 ``outcome.json``

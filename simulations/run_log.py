@@ -20,6 +20,7 @@ def run_log(path: Path) -> Iterator[None]:
     flower = logging.getLogger("flwr")
     rounds = logging.getLogger("flwr.fedau")
     handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setLevel(logging.INFO)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     level = rounds.level
     flower.addHandler(handler)
