@@ -1,5 +1,6 @@
 """A Flower grid on which clients come and go."""
 
+import time
 from collections.abc import Callable, Iterable
 
 import numpy as np
@@ -24,6 +25,7 @@ class AvailabilityGrid(IdentifiedGrid):
     enough nodes are there, which in a thin round is forever, so let them take what comes::
 
         grid = AvailabilityGrid(grid, Bernoulli(p, seed=1))
+        grid.wait_for_clients()
         strategy = FedAvg(
             fraction_train=1.0, fraction_evaluate=0.0, min_train_nodes=0, min_available_nodes=0
         )
@@ -71,6 +73,21 @@ class AvailabilityGrid(IdentifiedGrid):
                 f"server_round = {server_round!r} is not allowed: Flower's rounds start at 1."
             )
         self._server_round = server_round
+
+    def wait_for_clients(self, clients: int | None = None, *, timeout: float = 300.0) -> None:
+        """Wait until so many clients, or all of the process, are connected and identified.
+
+        Nodes may connect only after the ServerApp has started, and a strategy that takes what comes
+        would take the first rounds for empty ones.
+        """
+        wanted = self._process.clients if clients is None else clients
+        deadline = time.monotonic() + timeout
+        while (known := len(self._identities.connected())) < wanted:
+            if time.monotonic() >= deadline:
+                raise TimeoutError(
+                    f"Only {known} of {wanted} clients were connected after {timeout:g} seconds."
+                )
+            time.sleep(0.1)
 
     def following(self, evaluate_fn: EvaluateFn | None = None) -> EvaluateFn:
         """Return ``evaluate_fn``, or one that measures nothing, with a step to the next round.

@@ -120,7 +120,8 @@ def _client_number(content: RecordDict) -> int | None:
 
 
 def _no_identity(node: int, error: Error) -> ValueError:
-    reason = " ".join((error.reason or "no reason given").split())[:200]
+    # Ray puts a whole traceback into the reason; what happened is in its last line.
+    reason = (error.reason or "no reason given").strip().splitlines()[-1][:200]
     if error.code == ErrorCode.MOD_FAILED_PRECONDITION:
         return ValueError(f"Node {node} cannot say which client it is: {reason}.")
     return ValueError(

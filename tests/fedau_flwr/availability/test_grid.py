@@ -166,6 +166,24 @@ def test_a_node_that_does_not_answer_is_left_out_and_asked_again():
     assert grid.get_node_ids()[0] == silent
 
 
+def test_waiting_for_clients_that_connect_late(monkeypatch):
+    inner = InProcessGrid(make_app([]), 1)
+    grid = AvailabilityGrid(inner, Trace(np.ones((1, 3))))
+    monkeypatch.setattr(
+        "time.sleep", lambda _: inner.connect({"partition-id": len(inner.contexts)})
+    )
+    grid.wait_for_clients(1)
+    assert len(inner.contexts) == 1
+    grid.wait_for_clients()
+    assert sorted(grid.client_numbers.values()) == [0, 1, 2]
+
+
+def test_waiting_for_clients_ends_at_its_timeout():
+    grid = AvailabilityGrid(InProcessGrid(make_app([]), 1), Trace(np.ones((1, 3))))
+    with pytest.raises(TimeoutError, match=r"^Only 1 of 3 clients were connected after 0 seconds"):
+        grid.wait_for_clients(timeout=0)
+
+
 def test_a_node_that_came_back_replaces_its_old_self():
     inner = InProcessGrid(make_app([]), 2)
     grid = AvailabilityGrid(inner, Trace(np.ones((1, 2))))
@@ -183,6 +201,19 @@ def test_an_app_without_identity_is_told_what_to_add():
     ) as caught:
         grid.get_node_ids()
     assert "\n" not in str(caught.value)
+
+
+def test_only_the_last_line_of_a_traceback_is_shown():
+    app = ClientApp()
+
+    @app.query()
+    def fail(message, context):
+        raise ValueError("Traceback\n  somewhere\nwhat happened")
+
+    grid = AvailabilityGrid(InProcessGrid(app, 1), Trace([[1]]))
+    grid.set_round(1)
+    with pytest.raises(ValueError, match=r"^Node \d+ did not say which client it is \(what happ"):
+        grid.get_node_ids()
 
 
 def test_an_answer_without_the_number_is_told_what_to_add():
