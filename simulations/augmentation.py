@@ -25,12 +25,13 @@ class Normalisation:
     def __init__(self, spec: DatasetSpec, device: torch.device) -> None:
         mean = torch.tensor(spec.mean, dtype=torch.float64)
         std = torch.tensor(spec.std, dtype=torch.float64)
-        self._scale = (1 / (255 * std)).float().view(1, 3, 1, 1).to(device)
-        self._shift = (-mean / std).float().view(1, 3, 1, 1).to(device)
+        self._dtype = torch.get_default_dtype()
+        self._scale = (1 / (255 * std)).view(1, 3, 1, 1).to(device, self._dtype)
+        self._shift = (-mean / std).view(1, 3, 1, 1).to(device, self._dtype)
 
     def __call__(self, images: Tensor) -> Tensor:
         """Normalise a batch; the memory layout stays."""
-        return images.float().mul_(self._scale).add_(self._shift)
+        return images.to(self._dtype).mul_(self._scale).add_(self._shift)
 
 
 def augment(
