@@ -14,7 +14,7 @@ from simulations.data.spec import DatasetSpec
 from simulations.data.split import Split
 from simulations.resident import ResidentModel, settle_worker
 
-_BATCH = 250
+_BATCH = 500
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Evaluator:
         for first in range(0, len(labels), _BATCH):
             here = slice(first, min(first + _BATCH, len(labels)))
             pixels = np.array(part.images[start + here.start : start + here.stop])
-            images = torch.from_numpy(pixels).to(device).permute(0, 3, 1, 2)
+            images = torch.from_numpy(pixels).to(device)
             answers = torch.from_numpy(labels[here]).to(device)
             logits = module(self._normalise(images))
             losses[here] = functional.cross_entropy(logits, answers, reduction="none").cpu()

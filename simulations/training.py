@@ -130,7 +130,7 @@ class LocalTrainer:
         self._dropout.manual_seed(int(draws[1] >> 1))
         device = self.model.device
         images = augment(
-            torch.from_numpy(self._train.images[chosen]).to(device).permute(0, 3, 1, 2),
+            torch.from_numpy(self._train.images[chosen]).to(device),
             self.spec,
             self._normalise,
             self._changes,

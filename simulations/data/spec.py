@@ -93,10 +93,8 @@ class DatasetSpec:
 
 def _step_sizes(*pairs: tuple[float, float]) -> Mapping[str, StepSize]:
     """Name the pairs (gamma, η), given in the order of ``METHODS`` without the built-in FedAvg."""
-    sizes = {
-        method: StepSize(*pair)
-        for method, pair in zip(METHODS, pairs, strict=False)  # "fedavg" has no published pair
-    }
+    published = [method for method in METHODS if method != "fedavg"]
+    sizes = {method: StepSize(*pair) for method, pair in zip(published, pairs, strict=True)}
     sizes["fedavg"] = StepSize(sizes["average-participating"].local, None)
     return MappingProxyType(sizes)
 
@@ -193,7 +191,10 @@ SYNTHETIC = DatasetSpec(
     model=ModelLayout((64, 10), pool=4),
     augmentation=Augmentation(),
     rounds=200,
-    step_sizes=_step_sizes((0.1, 1), (0.1, 1), (0.1, 1), (0.1, 1), (0.1, 1), (0.1, 1)),
+    # Found by the paper's two-stage grid search, by the training loss at round 200 over two seeds.
+    step_sizes=_step_sizes(
+        (0.178, 1), (0.178, 1), (0.178, 10), (0.178, 1), (0.178, 1.78), (0.178, 1)
+    ),
 )
 
 DATASETS: Mapping[str, DatasetSpec] = MappingProxyType(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .spec import IMAGE_SHAPE
 
-SEPARATION = 0.5
+SEPARATION = 0.45
 """Standard deviation of the prototypes in units of the noise."""
 
 _GRID = 3
