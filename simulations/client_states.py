@@ -117,7 +117,8 @@ class _ClientStore(Store):
         state = WeightState(
             number - 1, int(entry["intervals"]), int(entry["elapsed"]), float(entry["weight"])
         )
-        return Version(number, int(entry["attempt"]), state, memory, sent)
+        # In a simulation clients are counted by number, whoever hosts them.
+        return Version(number, int(entry["attempt"]), self._number, state, memory, sent)
 
     def save(self, training: str, versions: Sequence[Version]) -> None:
         """Keep the first and the last version; one that is there already is not touched."""

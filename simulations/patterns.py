@@ -27,7 +27,11 @@ Probabilities = NDArray[np.float64]
 
 
 def _trace(p: Probabilities, config: RunConfig) -> Process:
-    return Trace(Path(config.trace).expanduser(), clients=len(p), repeat=True)
+    try:
+        return Trace(Path(config.trace).expanduser(), clients=len(p), repeat=True)
+    except OSError as error:
+        reason = f"be a file that can be read ({error.strerror})"
+        raise ValueError(f"trace is {config.trace!r}, but must {reason}.") from None
 
 
 _BUILDERS: dict[str, Callable[[Probabilities, RunConfig], Process]] = {

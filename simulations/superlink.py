@@ -44,15 +44,17 @@ class SuperLink:
     ----------
     port : int (default: 0)
         Port on the loopback interface; 0 is any free one.
-    cpus : int (default: 1)
-        Cores per worker. Ray starts as many workers as fit.
     gpus : float (default: 0.0)
         GPUs per worker, which may be a fraction.
+    workers : int (default: 0)
+        Worker processes of one core each; 0 is as many as there are cores.
     """
 
-    def __init__(self, *, port: int = 0, cpus: int = 1, gpus: float = 0.0) -> None:
+    def __init__(self, *, port: int = 0, gpus: float = 0.0, workers: int = 0) -> None:
         self._port = _free_port(port)
-        self._resources = {"client-resources-num-cpus": cpus, "client-resources-num-gpus": gpus}
+        self._resources = {"client-resources-num-cpus": 1, "client-resources-num-gpus": gpus}
+        if workers:
+            self._resources["init-args-num-cpus"] = workers
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> SuperLink:
