@@ -7,6 +7,7 @@ entry of the file.
 from __future__ import annotations
 
 import json
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     try:
         with np.load(path, allow_pickle=False) as file:
             return _unpack(json.loads(str(file["state"])), file)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise ConfigError(f"The checkpoint {path} cannot be read: {error}.") from None
 
 

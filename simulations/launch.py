@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shutil
+import signal
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -96,6 +97,22 @@ def check(config: RunConfig) -> None:
         )
 
 
+@contextmanager
+def _orderly_end() -> Iterator[None]:
+    """Let a request to terminate unwind the stack, so that nothing is left running."""
+
+    def leave(number: int, frame: object) -> None:
+        del frame
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def run_all(
     configs: Iterable[RunConfig],
     resources: Resources,
@@ -110,7 +127,7 @@ def run_all(
         check(config)
     console.print(f"The results go to {where}.", highlight=False, soft_wrap=True)
     outcomes = []
-    with resources.superlink(configs[0].device) as link:
+    with _orderly_end(), resources.superlink(configs[0].device) as link:
         for config in configs:
             with _Display(config, console, reports=reports) as display:
                 outcome = link.run(config, resources.nodes(config), display.update)

@@ -14,6 +14,7 @@ from rich.table import Table
 from simulations.config import LAST_ROUNDS, RunConfig
 from simulations.run_directory import RunDirectory
 
+SHOWN_CLASSES = 10
 VALUES = ("train_accuracy", "test_accuracy", "train_loss", "test_loss", "test_class_accuracy")
 
 
@@ -67,31 +68,31 @@ def comparison(directories: Sequence[Path]) -> tuple[Table, Table]:
     for name, runs in groups.items():
         overall.add_row(
             name,
-            _spread(runs, "train_accuracy"),
-            _spread(runs, "test_accuracy"),
-            _spread(runs, "train_loss", scale=1.0, digits=3),
+            _spread([run.final["train_accuracy"] for run in runs]),
+            _spread([run.final["test_accuracy"] for run in runs]),
+            _spread([run.final["train_loss"] for run in runs], scale=1.0, digits=3),
             ", ".join(str(run.config.seed) for run in runs),
         )
-    return overall, _by_class(groups, directories)
+    return overall, _by_class(groups, directories[0])
 
 
-def _by_class(groups: dict[str, list[Summary]], directories: Sequence[Path]) -> Table:
-    """Return test accuracies by class, the class whose owners come most often first."""
-    first = next(iter(groups.values()))[0].config
-    spec = first.spec
-    attendance = {config_dir: _class_participation(config_dir) for config_dir in directories}
-    same_seed = [d for d in directories if RunDirectory(d).config().seed == first.seed]
-    participation = attendance[same_seed[0]]
-    table = Table("class", "participation", *groups)
-    for label_number in np.argsort(-participation, kind="stable"):
-        cells = [
-            _spread([run for run in runs if run.config.seed == first.seed],
-                    "test_class_accuracy", label_number)
-            for runs in groups.values()
-        ]  # fmt: skip
-        table.add_row(
-            spec.classes[label_number], f"{100 * participation[label_number]:.1f} %", *cells
-        )
+def _by_class(groups: dict[str, list[Summary]], directory: Path) -> Table:
+    """Return the test accuracies by class under the first seed.
+
+    The classes whose owners come most often are first; of many classes the outermost are shown.
+    """
+    config = RunDirectory(directory).config()
+    participation = _class_participation(directory)
+    order = np.argsort(-participation, kind="stable")
+    if len(order) > SHOWN_CLASSES:
+        half = SHOWN_CLASSES // 2
+        order = np.concatenate([order[:half], order[-half:]])
+    table = Table("test accuracy of", *(config.spec.classes[number] for number in order))
+    table.title = f"by class, seed {config.seed}"
+    table.add_row("(participation)", *(f"{100 * participation[n]:.1f}" for n in order))
+    for name, runs in groups.items():
+        same = [run.final["test_class_accuracy"] for run in runs if run.config.seed == config.seed]
+        table.add_row(name, *(_spread([values[number] for values in same]) for number in order))
     return table
 
 
@@ -102,16 +103,8 @@ def _class_participation(directory: Path) -> NDArray[np.float64]:
         return file["probability"] @ counts / np.maximum(counts.sum(axis=0), 1)
 
 
-def _spread(
-    runs: Sequence[Summary],
-    key: str,
-    index: int | None = None,
-    *,
-    scale: float = 100.0,
-    digits: int = 1,
-) -> str:
-    values = [run.final[key] if index is None else run.final[key][index] for run in runs]
-    numbers = scale * np.array(values)
+def _spread(values: Sequence[Any], *, scale: float = 100.0, digits: int = 1) -> str:
+    numbers = scale * np.array(values, dtype=np.float64)
     if not np.isfinite(numbers).all():
         return "no number"
     text = f"{numbers.mean():.{digits}f}"
