@@ -113,7 +113,7 @@ def _prepare_from(spec: DatasetSpec, data_dir: Path, given: Path, *, download: b
             except DataError:
                 raise
             except (OSError, RuntimeError) as error:
-                reason = str(error).split("\n", 1)[0].rstrip(".")
+                reason = str(error).split("\n", 1)[0].split(". ", 1)[0].rstrip(".")
                 if download:
                     raise DataError(
                         f"{spec.title} could not be downloaded ({reason}): {by_hand}."
