@@ -7,7 +7,7 @@ import pytest
 from flwr.app import ConfigRecord, Error, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg
 
-from fedau_flwr import FedAU, FedAUMod, UnitWeighting
+from fedau_flwr import MIFA, FedAU, FedAUMod, UnitWeighting
 from fedau_flwr.protocol import Request
 from tests.fedau_flwr.federation import Federation, record, towards, training_app, values
 
@@ -84,6 +84,18 @@ def test_types_are_kept_and_integers_left_alone():
         "n": ("int64", 41),
         "b": ("bool", [True]),
     }
+
+
+def test_scalars_are_models_too():
+    app = training_app(lambda client, arrays, r: {"x": arrays["x"] + np.float32(0.5)})
+    grid = Federation(app, 3)
+    for strategy in (FedAU(3), MIFA(3)):
+        model = grid.play(strategy, 1, record(x=np.array(2, np.float32)))
+        model = grid.play(strategy, 2, model)
+        assert values(model)["x"].shape == ()
+        assert values(model)["x"] == 3.0
+        for context in grid.contexts.values():
+            context.state.clear()
 
 
 def test_float16_contributions_are_summed_in_float32():

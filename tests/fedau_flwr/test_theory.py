@@ -3,12 +3,8 @@
 import numpy as np
 import pytest
 
-from fedau_flwr import FedAUWeighting, UnitWeighting
-from fedau_flwr.ledger import Ledger
-from fedau_flwr.participant import Participant
-from fedau_flwr.protocol import Request
+from fedau_flwr import FedAUWeighting
 from fedau_flwr.weight_state import WeightStates
-from tests.fedau_flwr.test_participant import MemoryStore
 
 P = np.array([0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0])
 TARGETS = np.linspace(-1.0, 1.0, len(P))
@@ -98,46 +94,3 @@ def test_expected_weight_of_a_rare_client_needs_time():
         means[t] = states.weight.mean()
     assert means[100] == pytest.approx(30, abs=1.5)
     assert means[500] == pytest.approx(50, abs=2.5)
-
-
-# Lost replies: the more a client of these takes part, the more of its replies are lost.
-CLIENTS = 20
-ASKED = np.linspace(0.2, 0.5, CLIENTS)
-LOSS = np.linspace(0.0, 0.7, CLIENTS)
-OPTIMA = np.linspace(-1.0, 1.0, CLIENTS)
-
-
-def end_with_lost_replies(weighting, confirmed, rounds=6_000):
-    """Run the real protocol; without `confirmed`, messages lack the last counted round."""
-    rng = np.random.default_rng(6)
-    clients = [Participant(MemoryStore(), weighting) for _ in range(CLIENTS)]
-    ledger = Ledger()
-    x, late = 0.0, []
-    for r in range(1, rounds + 1):
-        ledger.open(r)
-        total = 0.0
-        asked = np.flatnonzero(rng.random(CLIENTS) < ASKED)
-        arrived = rng.random(CLIENTS) >= LOSS
-        for n in asked.tolist():
-            request = ledger.request(n)
-            if not confirmed:
-                request = Request(r, request.training, n)
-            with clients[n].turn(request) as turn:
-                contribution = turn.state.weight * (OPTIMA[n] - x)
-                clients[n].finish(turn, {})
-            if arrived[n]:
-                total += contribution
-                ledger.count([n])
-        x += 5e-3 * total / CLIENTS
-        if 2 * r >= rounds:
-            late.append(x)
-    return abs(np.mean(late))
-
-
-def test_confirmation_is_what_makes_fedau_survive_lost_replies():
-    with_confirmation = end_with_lost_replies(FedAUWeighting(None), confirmed=True)
-    without = end_with_lost_replies(FedAUWeighting(None), confirmed=False)
-    unit_weights = end_with_lost_replies(UnitWeighting(), confirmed=True)
-    assert with_confirmation < 0.1
-    assert without > unit_weights
-    assert without > 0.15
