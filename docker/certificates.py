@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make the secrets of a federation: a CA, the SuperLink's certificate, node keys, the SuperExec secret.
+"""Make the secrets of a federation: CA, SuperLink certificate, node keys, SuperExec secret.
 
 Needs nothing but Python and ``cryptography``, which comes with Flower. Files that exist are never
 overwritten: run it again with more ``--node`` names to add nodes, or remove ``server.crt`` alone to
@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+CA_NAME = "FedAU federation CA"
 ALWAYS_VALID_FOR = ("localhost", "127.0.0.1", "::1", "superlink")
 NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 RESERVED = {"ca", "server", "superexec"}
@@ -110,9 +111,9 @@ def key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
 
 def ca_certificate(key: ec.EllipticCurvePrivateKey, days: int) -> bytes:
     """Return the self-signed certificate of the federation's own CA."""
-    builder = certificate_builder("FedAU federation CA", key, days)
     return (
-        builder.issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "FedAU federation CA")]))
+        certificate_builder(CA_NAME, key, days)
+        .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, CA_NAME)]))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), True)
         .add_extension(key_usage(signs_certificates=True), True)
         .sign(key, hashes.SHA384())
@@ -164,6 +165,25 @@ def make_node(directory: Path, name: str) -> None:
     write_new(directory / f"{name}.pub", lambda: line + f" {name}\n".encode(), mode=0o644)
 
 
+def make_server(directory: Path, hosts: Sequence[str], days: int) -> None:
+    """Make the CA and the SuperLink's key and certificate."""
+    # A CA without its key is one whose key is kept elsewhere, as it should be.
+    if not (directory / "ca.crt").exists():
+        write_new(directory / "ca.key", pem_key, mode=0o600)
+    write_new(
+        directory / "ca.crt",
+        lambda: ca_certificate(load_key(directory / "ca.key"), days),
+        mode=0o644,
+    )
+    write_new(directory / "server.key", pem_key, mode=0o600)
+    write_new(
+        directory / "server.crt",
+        lambda: server_certificate(load_key(directory / "server.key"), directory, hosts, days),
+        mode=0o644,
+    )
+    check_hosts(directory / "server.crt", hosts)
+
+
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -182,6 +202,11 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--node", action="append", default=[], help="name of a node to make a key for; repeatable"
+    )
+    parser.add_argument(
+        "--client",
+        action="store_true",
+        help="on a client's machine: make node keys and the SuperExec secret only, no CA",
     )
     parser.add_argument("--days", type=int, default=825, help="validity of certificates")
     options = parser.parse_args(arguments)
@@ -203,23 +228,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     hosts = list(dict.fromkeys([*options.host, *ALWAYS_VALID_FOR]))
 
-    # A CA without its key is one whose key is kept elsewhere, as it should be.
-    if not (directory / "ca.crt").exists():
-        write_new(directory / "ca.key", pem_key, mode=0o600)
-    write_new(
-        directory / "ca.crt",
-        lambda: ca_certificate(load_key(directory / "ca.key"), options.days),
-        mode=0o644,
-    )
-    write_new(directory / "server.key", pem_key, mode=0o600)
-    write_new(
-        directory / "server.crt",
-        lambda: server_certificate(
-            load_key(directory / "server.key"), directory, hosts, options.days
-        ),
-        mode=0o644,
-    )
-    check_hosts(directory / "server.crt", hosts)
+    if not options.client:
+        make_server(directory, hosts, options.days)
     write_new(directory / "superexec.secret", lambda: secrets.token_bytes(32), mode=0o600)
     for name in options.node:
         make_node(directory, name)

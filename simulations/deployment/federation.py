@@ -104,14 +104,18 @@ class Federation:
 
     def start_superlink(self, *, timeout: float = 60.0) -> None:
         """Start the SuperLink (again), and register the nodes' keys the first time."""
+        self.prepare()
+        self.superlink.start()
+        self.wait_healthy(timeout=timeout)
+        if self.tls:
+            self.register_keys()
+
+    def prepare(self) -> None:
+        """Make the secrets and tell ``flwr`` where the SuperLink is, without starting anything."""
         self.directory.mkdir(parents=True, exist_ok=True)
         if self.tls:
             self._make_secrets()
         self._write_connection()
-        self.superlink.start()
-        self._wait_healthy(timeout)
-        if self.tls:
-            self._register_keys()
 
     def start_nodes(self, *, timeout: float = 120.0) -> None:
         """Start every node that does not run, and wait until all are connected."""
@@ -200,7 +204,8 @@ class Federation:
             f'[superlink.{CONNECTION}]\naddress = "{self.address}"\n{trust}\n'
         )
 
-    def _wait_healthy(self, timeout: float) -> None:
+    def wait_healthy(self, *, timeout: float = 60.0) -> None:
+        """Wait until the SuperLink answers."""
         scheme = "https" if self.tls else "http"
         context = ssl.create_default_context(cafile=str(self.ca)) if self.tls else None
         direct = urllib.request.build_opener(
@@ -212,13 +217,14 @@ class Federation:
                 with direct.open(f"{scheme}://{self.address}/health", timeout=2.0):
                     return
             except (urllib.error.URLError, OSError):
-                if not self.superlink.alive or time.monotonic() > deadline:
+                if time.monotonic() > deadline:
                     raise RuntimeError(
                         f"The SuperLink did not come up; its log is {self.superlink.log}."
                     ) from None
             time.sleep(0.1)
 
-    def _register_keys(self) -> None:
+    def register_keys(self) -> None:
+        """Make the nodes' public keys known to the SuperLink, once."""
         record = self.directory / "registered"
         known = set(record.read_text().split()) if record.exists() else set()
         new = [node.name for node in self.nodes if node.name not in known]

@@ -73,7 +73,9 @@ def _run(
     show: TextIO,
 ) -> int:
     security = "TLS and node authentication" if federation.tls else "no TLS, no authentication"
-    print(f"SuperLink on {federation.address} ({security}), logs in {federation.directory}", file=show)
+    print(
+        f"SuperLink on {federation.address} ({security}), logs in {federation.directory}", file=show
+    )
     federation.start()
     print(f"{len(federation.nodes)} nodes are connected.", file=show, flush=True)
     run = federation.run(app, config=run_config)

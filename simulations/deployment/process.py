@@ -164,10 +164,10 @@ class Process:
         """Ask it to end, and make sure that neither it nor anything it started is left."""
         stop_together([self], timeout=timeout)
 
-    def terminate(self) -> None:
-        """Ask it to end, without waiting."""
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal, if it still runs."""
         if self._popen is not None and self.alive:
-            self._popen.terminate()
+            self._popen.send_signal(number)
 
 
 def stop_together(processes: Sequence[Process], *, timeout: float = 10.0) -> None:
@@ -175,7 +175,7 @@ def stop_together(processes: Sequence[Process], *, timeout: float = 10.0) -> Non
     running = [process for process in processes if process.alive]
     started = {pid: args for process in processes for pid, args in process.descendants().items()}
     for process in running:
-        process.terminate()
+        process.send(signal.SIGTERM)
     # What they started would notice by itself, but only after trying to reconnect for a while.
     signal_all(started, signal.SIGTERM)
     deadline = time.monotonic() + timeout
@@ -187,23 +187,28 @@ def stop_together(processes: Sequence[Process], *, timeout: float = 10.0) -> Non
     end_remaining(started, timeout=3.0)
 
 
-def signal_all(processes: Mapping[int, str], number: signal.Signals) -> list[int]:
-    """Send a signal to those of ``processes`` (id and command line) that still run."""
+def still_running(processes: Mapping[int, str]) -> list[int]:
+    """Return which of ``processes``, given by id and command line, have not ended.
+
+    The command line tells a process from a later one that got its number, and from a dead one
+    that nobody has asked about yet.
+    """
     table = process_table()
-    # A number that went to another program in the meantime is not ours to signal.
-    left = [pid for pid, command in processes.items() if table.get(pid, (0, ""))[1] == command]
-    for pid in left:
+    return [pid for pid, command in processes.items() if table.get(pid, (0, ""))[1] == command]
+
+
+def signal_all(processes: Mapping[int, str], number: signal.Signals) -> None:
+    """Send a signal to those of ``processes`` that still run."""
+    for pid in still_running(processes):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
-    return left
 
 
 def end_remaining(processes: Mapping[int, str], *, timeout: float) -> None:
     """Give processes a moment to end by themselves, then kill what is left of them."""
     deadline = time.monotonic() + timeout
-    while time.monotonic() < deadline:
-        table = process_table()
-        if not any(table.get(pid, (0, ""))[1] == args for pid, args in processes.items()):
+    while still_running(processes):
+        if time.monotonic() > deadline:
+            signal_all(processes, signal.SIGKILL)
             return
         time.sleep(0.1)
-    signal_all(processes, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Real SuperLinks and SuperNodes on loopback; a task starts within 0.2 s instead of Flower's 1 s."""
+"""Real SuperLinks and SuperNodes on loopback, whose SuperExecs look for work every 0.2 s."""
 
 from pathlib import Path
 

@@ -1,10 +1,12 @@
 """A TCP proxy that records what a client sends, and can lose a request on its way."""
 
+import contextlib
 import socket
 import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import BinaryIO, Self
 
 
 @dataclass(frozen=True)
@@ -80,8 +82,8 @@ class Proxy:
     ) -> None:
         self.close()
 
-    def _spawn(self, target: object, *arguments: socket.socket) -> None:
-        thread = threading.Thread(target=target, args=arguments, daemon=True)  # type: ignore[arg-type]
+    def _spawn(self, target: Callable[..., None], *arguments: socket.socket) -> None:
+        thread = threading.Thread(target=target, args=arguments, daemon=True)
         self._threads.append(thread)
         thread.start()
 
@@ -89,11 +91,12 @@ class Proxy:
         while True:
             try:
                 client, _ = self._listener.accept()
+            except OSError:
+                return  # closed
+            try:
                 server = socket.create_connection(self._upstream)
             except OSError:
-                if self._listener.fileno() < 0:
-                    return
-                _shut(client)  # the SuperLink is down, so the client must see a closed door
+                _shut(client)  # the SuperLink is down, and the client must notice
                 continue
             with self._lock:
                 self._sockets |= {client, server}
@@ -142,35 +145,35 @@ class Proxy:
 
 
 def _shut(connection: socket.socket) -> None:
-    try:
+    with contextlib.suppress(OSError):  # never connected, or the other side was faster
         connection.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass  # never connected, or the other side was faster
     connection.close()
 
 
-def read_request(stream: object) -> Request | None:
+def read_request(stream: BinaryIO) -> Request | None:
     """Read one HTTP/1.1 request, None at the end of the stream."""
-    readline, read = stream.readline, stream.read  # type: ignore[attr-defined]
-    first = readline()
+    first = stream.readline()
     if not first:
         return None
-    lines = [first]
+    head = [first]
     headers = {}
-    while (line := readline()) not in (b"\r\n", b""):
-        lines.append(line)
+    while (line := stream.readline()) not in (b"\r\n", b""):
+        head.append(line)
         name, _, value = line.partition(b":")
         headers[name.strip().lower()] = value.strip().lower()
-    lines.append(b"\r\n")
-    path = first.split()[1].decode()
+    head.append(b"\r\n")
     if headers.get(b"transfer-encoding") == b"chunked":
-        body = b""
-        while True:
-            size = readline()
-            chunk = read(int(size.split(b";")[0], 16) + 2)
-            body += size + chunk
-            if chunk == b"\r\n":
-                break
+        body = b"".join(read_chunks(stream))
     else:
-        body = read(int(headers.get(b"content-length", b"0")))
-    return Request(path, b"".join(lines), body)
+        body = stream.read(int(headers.get(b"content-length", b"0")))
+    return Request(first.split()[1].decode(), b"".join(head), body)
+
+
+def read_chunks(stream: BinaryIO) -> Iterator[bytes]:
+    """Read a chunked body as it is, sizes included."""
+    while True:
+        size = stream.readline()
+        chunk = stream.read(int(size.split(b";")[0], 16) + 2)
+        yield size + chunk
+        if chunk == b"\r\n":
+            return

@@ -15,7 +15,8 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     config = context.run_config
-    strategy = FedAvg(fraction_evaluate=0.0, min_available_nodes=int(config["num-clients"]))
+    clients = int(config["num-clients"])
+    strategy = FedAvg(fraction_evaluate=0.0, min_train_nodes=1, min_available_nodes=clients)
     result = strategy.start(
         grid,
         ArrayRecord([problem.initial_model()]),
