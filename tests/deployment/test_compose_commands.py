@@ -102,13 +102,18 @@ def containers(
 
 
 def test_a_run_goes_through(containers: Containers) -> None:
-    result = containers.directory / "model.npy"
     run = containers.federation.run(
-        APP, config={"num-server-rounds": 1, "num-clients": 1, "result": str(result)}
+        APP,
+        config={
+            "num-server-rounds": 1,
+            "num-clients": 1,
+            "wait-for": 1,
+            "directory": str(containers.directory),
+        },
     )
     assert run.wait_finished(timeout=90.0) == "finished:completed"
     expected = problem.train(problem.initial_model(), 0, step_size=0.1, steps=3)
-    np.testing.assert_array_equal(np.load(result), expected)
+    np.testing.assert_array_equal(np.load(containers.directory / "model.npy"), expected)
 
 
 def test_health_checks_tell_up_from_down(containers: Containers) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from simulations.deployment import deploy_local
 
 app, directory = map(Path, sys.argv[1:])
-config = {"num-server-rounds": 1, "num-clients": 2, "result": str(directory / "model.npy")}
+config = {"num-server-rounds": 1, "num-clients": 2, "wait-for": 2, "directory": str(directory)}
 sys.exit(deploy_local(app, nodes=2, run_config=config, directory=directory, keep=True))
 """
 
