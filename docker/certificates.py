@@ -60,10 +60,9 @@ def openssh_key() -> bytes:
 def load_key(path: Path) -> ec.EllipticCurvePrivateKey:
     """Read a private key of either format."""
     content = path.read_bytes()
-    if b"OPENSSH" in content:
-        key = serialization.load_ssh_private_key(content, password=None)
-    else:
-        key = serialization.load_pem_private_key(content, password=None)
+    openssh = b"OPENSSH" in content
+    load = serialization.load_ssh_private_key if openssh else serialization.load_pem_private_key
+    key = load(content, password=None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise SystemExit(f"{path} does not hold an elliptic-curve key: move it away.")
     return key

@@ -85,11 +85,11 @@ def wait_until_counted(directory: Path, node: Node, *, timeout: float = 150.0) -
         time.sleep(0.2)
 
 
-def kill_in_training(node: Node, *, turn: int) -> None:
-    """Kill a SuperNode while its ClientApp trains for the ``turn``-th time."""
-    deadline = time.monotonic() + 60.0
-    while node.output().count("Start `flwr-clientapp` process") < turn:
-        assert time.monotonic() < deadline, f"{node.name} was not asked {turn} times"
+def kill_in_training(node: Node) -> None:
+    """Kill a SuperNode while its ClientApp trains for round ``KILLED_IN``."""
+    deadline = time.monotonic() + 120.0
+    while node.output().count("Start `flwr-clientapp` process") < KILLED_IN:
+        assert time.monotonic() < deadline, f"{node.name} was not asked {KILLED_IN} times"
         time.sleep(0.05)
     node.kill()
 
@@ -111,7 +111,7 @@ def story(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str])
     )
     config = {
         "cutoff": CUTOFF,
-        "training-seconds": 0.5,
+        "training-seconds": 1.0,
         "hasty-deadline": DEADLINE,
         "hasty-from": KILLED_IN,
         "hasty-until": 1000,
@@ -137,15 +137,16 @@ def story(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str])
         try:
             for node in strangers.values():
                 node.start()
-            wait_for_rounds(directory, KILLED_IN - 1)
+            wait_for_rounds(directory, KILLED_IN - 2)
+            listing = flower_command(
+                "supernode", "list", CONNECTION, environment=federation.environment
+            )
         finally:
             for node in strangers.values():
                 node.stop()
-        listing = flower_command(
-            "supernode", "list", CONNECTION, environment=federation.environment
-        )
-        for client in (KILLED, CUT_IN_HALF):
-            kill_in_training(federation.nodes[client], turn=KILLED_IN)
+        lost = [federation.nodes[client] for client in (KILLED, CUT_IN_HALF)]
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(kill_in_training, lost))
         killed_at = time.monotonic()
 
         wait_for_rounds(directory, SERVER_DIES_AFTER)
@@ -159,10 +160,9 @@ def story(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str])
         federation.start_superlink()
         second = federation.run(APP, config={**config, "resume": True})
         time.sleep(max(0.0, killed_at + SECONDS_UNTIL_OFFLINE - 5.0 - time.monotonic()))
-        back = [federation.nodes[client] for client in (KILLED, CUT_IN_HALF)]
         with ThreadPoolExecutor() as pool:
-            list(pool.map(Node.rejoin, back))
-        for node in back:
+            list(pool.map(Node.rejoin, lost))
+        for node in lost:
             wait_until_counted(directory, node)
         (directory / "stop").touch()
         status = second.wait_finished(timeout=60.0)

@@ -34,7 +34,7 @@ def test_runs_the_app_and_leaves_nothing_behind(
     try:
         command.wait_for("stays up until Ctrl-C", timeout=120.0)
         assert "2 nodes are connected." in command.output()
-        assert "[ROUND 1/1]" in command.output()
+        assert "Round 1: 2 counted, 0 rejected, 0 without reply" in command.output()
         assert "finished:completed" in command.output()
         assert np.load(tmp_path / "federation" / "model.npy").shape == (4,)
         started = command.descendants()
