@@ -114,7 +114,7 @@ def story(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str])
         "training-seconds": 1.0,
         "hasty-deadline": DEADLINE,
         "hasty-from": KILLED_IN,
-        "hasty-until": 1000,
+        "hasty-until": SERVER_DIES_AFTER,
         "checkpoint-every": CHECKPOINT_EVERY,
         "directory": str(directory),
     }
