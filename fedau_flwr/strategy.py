@@ -22,6 +22,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 
 from .contribution import decode_all, encode, is_averaged, wire_dtype
+from .delivery import PunctualGrid
 from .groups import Groups
 from .ledger import Ledger
 from .protocol import COUNTED, HOSTED
@@ -146,7 +147,9 @@ class FedAU(FedAvg):
         self._timeout = timeout
         self._offset = self.ledger.round
         try:
-            return super().start(grid, initial_arrays, num_rounds, timeout, *args, **kwargs)
+            return super().start(
+                PunctualGrid(grid), initial_arrays, num_rounds, timeout, *args, **kwargs
+            )
         finally:
             self._offset = 0
 
@@ -250,8 +253,13 @@ class FedAU(FedAvg):
     def _expected(self, replies: list[Message]) -> list[Message]:
         """Drop, in place, replies of nodes that were not asked in this round."""
         for reply in [r for r in replies if r.metadata.src_node_id not in self._asked]:
-            reason = reply.error.reason if reply.has_error() else "it was not asked in this round"
-            log.warning("Rejected a reply of node %d: %s.", reply.metadata.src_node_id, reason)
+            if reply.has_error():  # the SuperLink's own, for a node that does not answer any more
+                log.debug("A reply is missing: %s", reply.error.reason)
+            else:
+                log.warning(
+                    "Rejected a reply of node %d: it was not asked in this round.",
+                    reply.metadata.src_node_id,
+                )
             replies.remove(reply)
         return replies
 

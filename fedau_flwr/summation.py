@@ -115,8 +115,9 @@ class PlainSum(Summation):
                 # A decoded array can be a view of the message's own bytes.
                 result.total = {name: np.array(value) for name, value in contribution.items()}
             else:
-                for name, value in contribution.items():
-                    result.total[name] += value
+                with np.errstate(over="ignore"):  # the strategy says what becomes of it
+                    for name, value in contribution.items():
+                        result.total[name] += value
             _take_extras(node, reply.content, result)
         return result
 

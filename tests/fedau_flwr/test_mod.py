@@ -254,7 +254,7 @@ def test_two_lines_turn_an_app_into_fedau():
         grid.present = {0, 1} if (server_round + 1) % 3 == 0 else {0}
 
     FedAU(num_clients=2, server_learning_rate=0.1).start(
-        grid, record(x=np.zeros(1)), num_rounds=900, evaluate_fn=next_round
+        grid, record(x=np.zeros(1)), num_rounds=300, evaluate_fn=next_round
     )
     (node,) = (n for n in grid.contexts if grid.number(n) == 1)
     assert '"weight": 3.0' in grid.contexts[node].state["fedau"]["versions"]
