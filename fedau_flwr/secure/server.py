@@ -171,6 +171,7 @@ class SecureRound:
             self._total += replies[client][1]
         self._counted = set(self._masked_with)
         self._need(len(self._counted), "sent masked vectors")
+        self._check_recoverable()
         return refused
 
     def unmask_requests(self) -> dict[int, Message]:
@@ -204,7 +205,7 @@ class SecureRound:
             seed = recovery.seed(client)
             minus.append(derive(seed, Purpose.SELF_MASK, self._round.binding(client)))
         for client in sorted(self._dealers - self._counted):
-            partners = [peer for peer in self._counted if client in self._masked_with[peer]]
+            partners = self._partners(client)
             if not partners:
                 continue
             private = recovery.mask_private(client, self._mask_keys[client])
@@ -213,6 +214,21 @@ class SecureRound:
                 (minus if peer > client else plus).append(key)
         apply_masks(self._total, plus=plus, minus=minus)
         return self._total, refused
+
+    def _partners(self, client: int) -> list[int]:
+        """Return the clients in the sum that share a mask with `client`, and hold its shares."""
+        return sorted(peer for peer, peers in self._masked_with.items() if client in peers)
+
+    def _check_recoverable(self) -> None:
+        """Void the round before anyone reveals a share in vain."""
+        for client in sorted(self._dealers):
+            holders = len(self._partners(client)) + (client in self._counted)
+            if 0 < holders < self._threshold(client):
+                self._due = None
+                raise VoidRoundError(
+                    f"{holders} holders of shares of client {client} are left, and "
+                    f"{self._threshold(client)} are needed"
+                )
 
     def _threshold(self, client: int) -> int:
         return self._topology.shares_needed(len(self._hoods[client]))
