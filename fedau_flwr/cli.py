@@ -1,0 +1,81 @@
+"""The console script `fedau`.
+
+What an operator needs beside a running federation is here; everything else belongs to the
+simulation suite, which is used from a clone and no part of the installed package.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from .state_directory import describe, is_state_directory
+
+USER_ERROR = 2
+
+app = typer.Typer(
+    help="FedAU for Flower: federated learning with clients that come and go.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+state_app = typer.Typer(help="Look at the state that clients keep.", no_args_is_help=True)
+app.add_typer(state_app, name="state")
+
+
+def fail(sentence: str) -> NoReturn:
+    """End with one sentence for the user and the exit code of a user's mistake."""
+    typer.echo(sentence, err=True)
+    raise typer.Exit(USER_ERROR)
+
+
+@state_app.command("show")
+def show_state(
+    directory: Annotated[Path, typer.Argument(help="A client's fedau-state-dir.")],
+) -> None:
+    """Print the participation state of all clients below DIRECTORY in plain words."""
+    if not directory.is_dir():
+        fail(f"DIRECTORY is {str(directory)!r}, but must be an existing directory.")
+    if not is_state_directory(directory):
+        fail(f"DIRECTORY is {str(directory)!r}, but must hold the state of at least one client.")
+    for line in describe(directory):
+        typer.echo(line)
+
+
+def find_suite() -> Path | None:
+    """Return the clone that holds the simulation suite: around here, or around this package."""
+    for place in (Path.cwd(), *Path.cwd().parents, Path(__file__).resolve().parents[1]):
+        if (place / "simulations" / "cli.py").is_file() and (place / "pyproject.toml").is_file():
+            return place
+    return None
+
+
+def main() -> None:
+    """Run the command line, with the simulation suite's commands where there is a clone."""
+    suite = find_suite()
+    if suite is None and sys.argv[1:] and sys.argv[1] not in {"state", "--help"}:
+        typer.echo(
+            f"`fedau {sys.argv[1]}` belongs to the simulation suite, which is used from a clone of "
+            "the fedau-flwr repository: run it there.",
+            err=True,
+        )
+        sys.exit(USER_ERROR)
+    if suite is not None:
+        sys.path.insert(0, str(suite))
+        try:
+            importlib.import_module("simulations.cli").register(app)
+        except ModuleNotFoundError as missing:
+            _explain_missing(missing)
+    app(prog_name="fedau")
+
+
+def _explain_missing(missing: ModuleNotFoundError) -> None:
+    typer.echo(
+        f"The simulation suite needs the module {missing.name!r}: "
+        "run `pip install -e '.[simulations]'` in the clone.",
+        err=True,
+    )

@@ -1,0 +1,168 @@
+"""What a train message says about participation, and what a client may answer with.
+
+A client that trained cannot know that its reply arrived, but the server sees who was
+counted. So every train message tells its receiver the last round in which it was counted,
+and enough about the training's checkpoints for a client to follow a resumed server back.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+ROUND = "server-round"
+TRAINING = "fedau-run"
+ATTEMPT = "fedau-attempt"
+STARTS = "fedau-starts"
+SAFE = "fedau-safe"
+COUNTED = "fedau-counted"
+MEMORY = "fedau-memory"
+GROUPS = "fedau-groups"
+HOSTED = "fedau-clients"
+"""Clients that a message addresses at one host; its `COUNTED` is then a list, -1 for None."""
+
+LABEL_RECORD = "fedau"
+"""Name of the record that carries a reply's group, the one label that ever leaves a client."""
+GROUP = "fedau-group"
+
+Scalar = bool | int | float | str | bytes
+
+
+class Refusal(Exception):
+    """Why a client does not answer a train message; becomes the reason of an error reply."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The participation fields of one train message.
+
+    Parameters
+    ----------
+    round : int
+        Flower's round, starting at 1.
+    training : str
+        Identifies the training over all of its attempts.
+    starts : tuple[int, ...]
+        The first round of each attempt; a resume begins a new one, the last is running.
+    counted : int | None
+        The last round in which this client was counted; 0 if it was asked but never
+        counted, None if the server has no record of it.
+    safe : int | None
+        The last checkpointed round: no later attempt starts before the round after it.
+        None if the training keeps no checkpoints.
+    memory : bool
+        Whether the client contributes the change against what it sent before (MIFA, FedVARP).
+    groups : Mapping[str, float]
+        Weights of groups of clients.
+    """
+
+    round: int
+    training: str
+    starts: tuple[int, ...] = (1,)
+    counted: int | None = None
+    safe: int | None = None
+    memory: bool = False
+    groups: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def attempt(self) -> int:
+        """Number of the running attempt, from 1."""
+        return len(self.starts)
+
+    def to_config(self) -> dict[str, Scalar]:
+        """Return the fields as entries of a config record, scalars as a `NumPyClient` needs."""
+        config: dict[str, Scalar] = {
+            ROUND: self.round,
+            TRAINING: self.training,
+            ATTEMPT: self.attempt,
+            STARTS: ",".join(map(str, self.starts)),
+        }
+        if self.counted is not None:
+            config[COUNTED] = self.counted
+        if self.safe is not None:
+            config[SAFE] = self.safe
+        if self.memory:
+            config[MEMORY] = True
+        if self.groups:
+            config[GROUPS] = json.dumps(dict(self.groups))
+        return config
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, object]) -> Request:
+        """Read the fields of a train message; a bad one is refused in one sentence."""
+        if TRAINING not in config:
+            raise Refusal(
+                f"The train message has no {TRAINING!r}, so its sender does not add up weighted "
+                "updates: use fedau_flwr.FedAU, or another strategy of fedau_flwr, as the strategy."
+            )
+        training = config[TRAINING]
+        if not isinstance(training, str) or not training.isidentifier():
+            raise Refusal(f"{TRAINING} is {training!r}, but must be a name of letters and digits.")
+        request = cls(
+            round=_integer(config, ROUND, 1),
+            training=training,
+            starts=_starts(config.get(STARTS)),
+            counted=_integer(config, COUNTED, 0) if COUNTED in config else None,
+            safe=_integer(config, SAFE, 0) if SAFE in config else None,
+            memory=config.get(MEMORY) is True,
+            groups=_group_weights(config.get(GROUPS, "{}")),
+        )
+        if _integer(config, ATTEMPT, 1) != request.attempt:
+            raise Refusal(
+                f"{ATTEMPT} is {config[ATTEMPT]!r}, but must be the number of rounds in "
+                f"{STARTS}, {request.attempt}."
+            )
+        if request.round < request.starts[-1]:
+            raise Refusal(
+                f"{ROUND} is {request.round}, but attempt {request.attempt} started at round "
+                f"{request.starts[-1]}."
+            )
+        if request.counted is not None and request.counted >= request.round:
+            raise Refusal(
+                f"{COUNTED} is {request.counted}, but must be before round {request.round}."
+            )
+        return request
+
+
+def hosted_requests(config: Mapping[str, Any]) -> dict[int, Request]:
+    """Return the request of each client that a message to a host addresses."""
+    clients, counted = config.get(HOSTED), config.get(COUNTED)
+    if not isinstance(clients, list) or not isinstance(counted, list):
+        raise Refusal(f"{HOSTED} is {clients!r}, but must be a list, and {COUNTED} one as well.")
+    if len(clients) != len(counted):
+        raise Refusal(f"{COUNTED} has {len(counted)} entries, but must have one per client.")
+    common = Request.from_config({k: v for k, v in config.items() if k != COUNTED})
+    return {
+        client: replace(common, counted=None if last < 0 else last)
+        for client, last in zip(clients, counted, strict=True)
+    }
+
+
+def _integer(config: Mapping[str, object], key: str, least: int) -> int:
+    value = config.get(key)
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise Refusal(f"{key} is {value!r}, but must be an integer >= {least}.")
+    return value
+
+
+def _starts(value: object) -> tuple[int, ...]:
+    rounds = value.split(",") if isinstance(value, str) else []
+    if not rounds or not all(item.isascii() and item.isdigit() and int(item) for item in rounds):
+        raise Refusal(f"{STARTS} is {value!r}, but must be rounds >= 1 with commas between them.")
+    return tuple(map(int, rounds))
+
+
+def _group_weights(value: object) -> dict[str, float]:
+    try:
+        table = json.loads(value) if isinstance(value, str) else None
+    except ValueError:
+        table = None
+    if not isinstance(table, dict) or not all(
+        isinstance(weight, int | float) and math.isfinite(weight) and weight >= 1
+        for weight in table.values()
+    ):
+        raise Refusal(f"{GROUPS} is {value!r}, but must be a JSON object of weights >= 1.")
+    return {name: float(weight) for name, weight in table.items()}

@@ -1,0 +1,115 @@
+"""The three scalars that a client keeps about its participation, one client's or many clients'."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from flwr.app import ConfigRecord
+from numpy.typing import NDArray
+
+VERSION = 1
+
+
+class StateError(ValueError):
+    """A participation state that cannot be: names the field, its value and what is allowed."""
+
+    def __init__(self, field: str, value: object, allowed: str) -> None:
+        super().__init__(f"FedAU state: {field} is {value!r}, but must be {allowed}.")
+
+
+@dataclass(frozen=True, slots=True)
+class WeightState:
+    """A client's participation history up to, not including, round ``t = round``.
+
+    Parameters
+    ----------
+    round : int
+        Rounds that are accounted for.
+    intervals : int
+        Closed participation intervals, the paper's `M`.
+    elapsed : int
+        Length of the running interval, the paper's `S`.
+    weight : float
+        Weight for the next round, the paper's `ω`.
+    """
+
+    round: int = 0
+    intervals: int = 0
+    elapsed: int = 0
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        for field in ("round", "intervals", "elapsed"):
+            value = getattr(self, field)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+                raise StateError(field, value, "an integer >= 0")
+        if self.intervals + self.elapsed > self.round:
+            raise StateError(
+                "round",
+                self.round,
+                f"at least intervals + elapsed = {self.intervals + self.elapsed}",
+            )
+        weight = self.weight
+        if not isinstance(weight, int | float) or not math.isfinite(weight) or weight < 1.0:
+            raise StateError("weight", weight, "a finite number >= 1")
+
+    def to_dict(self) -> dict[str, int | float]:
+        """Return the state as a JSON object."""
+        return {"version": VERSION, **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, object]) -> WeightState:
+        """Read what `to_dict` wrote; an unreadable state raises one clear `StateError`."""
+        if not isinstance(fields, Mapping):
+            raise StateError("state", fields, "an object with the fields of a WeightState")
+        if fields.get("version") != VERSION:
+            raise StateError("version", fields.get("version"), str(VERSION))
+        values = {}
+        for name in ("round", "intervals", "elapsed", "weight"):
+            if name not in fields:
+                raise StateError(name, None, "present")
+            values[name] = fields[name]
+        return cls(**values)  # type: ignore[arg-type]  # checked in __post_init__
+
+    def to_record(self) -> ConfigRecord:
+        """Return the state as a Flower record."""
+        return ConfigRecord({**self.to_dict()})
+
+    @classmethod
+    def from_record(cls, record: ConfigRecord) -> WeightState:
+        """Read what `to_record` wrote."""
+        return cls.from_dict(dict(record))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WeightStates:
+    """The states of many clients, one array element each."""
+
+    round: NDArray[np.int64]
+    intervals: NDArray[np.int64]
+    elapsed: NDArray[np.int64]
+    weight: NDArray[np.float64]
+
+    @classmethod
+    def repeat(cls, state: WeightState, clients: int) -> WeightStates:
+        """Return `clients` times the same state."""
+        return cls(
+            np.full(clients, state.round, np.int64),
+            np.full(clients, state.intervals, np.int64),
+            np.full(clients, state.elapsed, np.int64),
+            np.full(clients, state.weight, np.float64),
+        )
+
+    def __len__(self) -> int:
+        return len(self.round)
+
+    def __getitem__(self, client: int) -> WeightState:
+        return WeightState(
+            int(self.round[client]),
+            int(self.intervals[client]),
+            int(self.elapsed[client]),
+            float(self.weight[client]),
+        )
