@@ -88,7 +88,7 @@ class FixedPoint:
         were clipped.
         """
         given = np.asarray(values)
-        steps = np.multiply(given, 1 / self.step, dtype=np.float64)
+        steps = np.asarray(np.multiply(given, 1 / self.step, dtype=np.float64))
         if not np.isfinite(steps).all():
             raise ValueError("a value to be summed is not finite")
         clipped = int(np.count_nonzero(np.abs(steps) > self.value_range / self.step))

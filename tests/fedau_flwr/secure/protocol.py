@@ -44,6 +44,7 @@ def run_round(
     tamper: Tamper = untouched,
     clients: Mapping[int, SecureClient] | None = None,
     seed: int = 0,
+    watch_state: Callable[[Exchange, int, bytes], None] = lambda exchange, client, state: None,
 ) -> Outcome:
     """Run one round; `lost` clients vanish before they answer an exchange.
 
@@ -81,6 +82,7 @@ def run_round(
                 gone.add(client)
                 continue
             states[client] = secure.state()
+            watch_state(exchange, client, states[client])
             replies[client] = tamper(exchange, "from", client, reply)
         outcome.replies[exchange] = replies
         return replies
