@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ class Ledger:
     """
 
     training: str = field(default_factory=lambda: f"t{uuid.uuid4().hex}")
-    starts: list[int] = field(default_factory=lambda: [1])
+    attempts: list[tuple[int, int]] = field(default_factory=lambda: [(1, 1)])
     round: int = 0
     safe: int | None = None
     counted: dict[int, int] = field(default_factory=dict)
@@ -39,7 +40,8 @@ class Ledger:
         request = Request(
             round=self.round,
             training=self.training,
-            starts=tuple(self.starts),
+            client=client,
+            attempts=tuple(self.attempts),
             counted=self.counted.get(client),
             safe=self.safe,
             memory=memory,
@@ -57,7 +59,7 @@ class Ledger:
         """Return what a checkpoint needs."""
         return {
             "training": self.training,
-            "starts": list(self.starts),
+            "attempts": list(self.attempts),
             "round": self.round,
             "counted": dict(self.counted),
         }
@@ -66,5 +68,9 @@ class Ledger:
         """Go on from a checkpoint, as a new attempt that starts with the round after it."""
         self.training = state["training"]
         self.round = self.safe = state["round"]
-        self.starts = [*state["starts"], self.round + 1]
+        attempts = [(number, start) for number, start in state["attempts"]]
+        # The clock, and not a count: an attempt that died before it wrote a checkpoint of its
+        # own must not share its number with the next one from the same checkpoint.
+        number = max(attempts[-1][0] + 1, time.time_ns() // 1_000_000)
+        self.attempts = [*attempts, (number, self.round + 1)]
         self.counted = dict(state["counted"])

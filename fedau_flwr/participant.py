@@ -99,6 +99,7 @@ class Participant:
         pending = Version(
             request.round,
             request.attempt,
+            request.client,
             turn.state,
             memory=(turn.memory or {}) if request.memory else None,
             sent=sent if request.memory else None,
@@ -119,8 +120,10 @@ def settle(versions: Sequence[Version], request: Request, weighting: Weighting) 
     memory = last.memory if last else None
     pending = last.round if last else 0
     counted = request.counted
-    if counted is None:
-        counted = pending if last is not None and last.attempt == request.attempt else 0
+    if counted is None or (counted == 0 and last is not None and last.client != request.client):
+        # The server cannot know what it counted under another name: the client's own record
+        # decides.
+        counted = pending
     if counted > pending:
         if request.memory:
             raise Refusal(
@@ -144,13 +147,20 @@ def settle(versions: Sequence[Version], request: Request, weighting: Weighting) 
 
 
 def _still_holds(version: Version, request: Request) -> bool:
-    """Return whether the model still contains what led to `version`: no later attempt undid it."""
+    """Return whether the model still contains what led to `version`.
+
+    It does not if a later attempt started before it, or if its attempt died without a
+    checkpoint and nothing was resumed from it.
+    """
     if version.attempt > request.attempt:
         raise Refusal(
             f"Stale delivery: attempt {request.attempt} asked for round {request.round}, but this "
             f"client has already answered attempt {version.attempt}."
         )
-    return all(version.round < start for start in request.starts[version.attempt :])
+    numbers = [number for number, _ in request.attempts]
+    return version.attempt in numbers and all(
+        version.round < start for number, start in request.attempts if number > version.attempt
+    )
 
 
 def _keep(versions: Sequence[Version], safe: int | None) -> tuple[Version, ...]:

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 ROUND = "server-round"
 TRAINING = "fedau-run"
-ATTEMPT = "fedau-attempt"
-STARTS = "fedau-starts"
+ATTEMPTS = "fedau-attempts"
+CLIENT = "fedau-client"
 SAFE = "fedau-safe"
 COUNTED = "fedau-counted"
 MEMORY = "fedau-memory"
@@ -45,11 +46,14 @@ class Request:
         Flower's round, starting at 1.
     training : str
         Identifies the training over all of its attempts.
-    starts : tuple[int, ...]
-        The first round of each attempt; a resume begins a new one, the last is running.
+    client : int
+        The name under which the server counts this client.
+    attempts : tuple[tuple[int, int], ...]
+        Number and first round of every attempt that led to the model as it is: a resume
+        begins a new one with a higher number, the last is running.
     counted : int | None
         The last round in which this client was counted; 0 if it was asked but never
-        counted, None if the server has no record of it.
+        counted, None if the server has no record of this name.
     safe : int | None
         The last checkpointed round: no later attempt starts before the round after it.
         None if the training keeps no checkpoints.
@@ -61,7 +65,8 @@ class Request:
 
     round: int
     training: str
-    starts: tuple[int, ...] = (1,)
+    client: int = 0
+    attempts: tuple[tuple[int, int], ...] = ((1, 1),)
     counted: int | None = None
     safe: int | None = None
     memory: bool = False
@@ -69,16 +74,16 @@ class Request:
 
     @property
     def attempt(self) -> int:
-        """Number of the running attempt, from 1."""
-        return len(self.starts)
+        """Number of the running attempt."""
+        return self.attempts[-1][0]
 
     def to_config(self) -> dict[str, Scalar]:
         """Return the fields as entries of a config record, scalars as a `NumPyClient` needs."""
         config: dict[str, Scalar] = {
             ROUND: self.round,
             TRAINING: self.training,
-            ATTEMPT: self.attempt,
-            STARTS: ",".join(map(str, self.starts)),
+            CLIENT: self.client,
+            ATTEMPTS: ",".join(f"{number}@{start}" for number, start in self.attempts),
         }
         if self.counted is not None:
             config[COUNTED] = self.counted
@@ -104,21 +109,17 @@ class Request:
         request = cls(
             round=_integer(config, ROUND, 1),
             training=training,
-            starts=_starts(config.get(STARTS)),
+            client=_integer(config, CLIENT, 0),
+            attempts=_attempts(config.get(ATTEMPTS)),
             counted=_integer(config, COUNTED, 0) if COUNTED in config else None,
             safe=_integer(config, SAFE, 0) if SAFE in config else None,
             memory=config.get(MEMORY) is True,
             groups=_group_weights(config.get(GROUPS, "{}")),
         )
-        if _integer(config, ATTEMPT, 1) != request.attempt:
+        number, start = request.attempts[-1]
+        if request.round < start:
             raise Refusal(
-                f"{ATTEMPT} is {config[ATTEMPT]!r}, but must be the number of rounds in "
-                f"{STARTS}, {request.attempt}."
-            )
-        if request.round < request.starts[-1]:
-            raise Refusal(
-                f"{ROUND} is {request.round}, but attempt {request.attempt} started at round "
-                f"{request.starts[-1]}."
+                f"{ROUND} is {request.round}, but attempt {number} started at round {start}."
             )
         if request.counted is not None and request.counted >= request.round:
             raise Refusal(
@@ -136,7 +137,7 @@ def hosted_requests(config: Mapping[str, Any]) -> dict[int, Request]:
         raise Refusal(f"{COUNTED} has {len(counted)} entries, but must have one per client.")
     common = Request.from_config({k: v for k, v in config.items() if k != COUNTED})
     return {
-        client: replace(common, counted=None if last < 0 else last)
+        client: replace(common, client=client, counted=None if last < 0 else last)
         for client, last in zip(clients, counted, strict=True)
     }
 
@@ -148,11 +149,17 @@ def _integer(config: Mapping[str, object], key: str, least: int) -> int:
     return value
 
 
-def _starts(value: object) -> tuple[int, ...]:
-    rounds = value.split(",") if isinstance(value, str) else []
-    if not rounds or not all(item.isascii() and item.isdigit() and int(item) for item in rounds):
-        raise Refusal(f"{STARTS} is {value!r}, but must be rounds >= 1 with commas between them.")
-    return tuple(map(int, rounds))
+def _attempts(value: object) -> tuple[tuple[int, int], ...]:
+    found = re.findall(r"([1-9][0-9]{0,17})@([1-9][0-9]{0,17})(?:,|$)", str(value))
+    attempts = tuple((int(number), int(start)) for number, start in found)
+    numbers = [number for number, _ in attempts]
+    text = ",".join(f"{number}@{start}" for number, start in attempts)
+    if not attempts or text != value or numbers != sorted(set(numbers)):
+        raise Refusal(
+            f"{ATTEMPTS} is {value!r}, but must list rising attempts and their first rounds as in "
+            "'1@1,2@21'."
+        )
+    return attempts
 
 
 def _group_weights(value: object) -> dict[str, float]:

@@ -33,6 +33,8 @@ class Version:
         it was counted.
     attempt : int
         The attempt of the training that asked for it.
+    client : int
+        The name under which the server asked for it.
     state : WeightState
         The history up to, not including, `round`.
     memory : Arrays | None
@@ -43,6 +45,7 @@ class Version:
 
     round: int
     attempt: int
+    client: int
     state: WeightState
     memory: Arrays | None = None
     sent: Arrays | None = None
@@ -52,6 +55,8 @@ class Version:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise StateError(name, value, "an integer >= 1")
+        if not isinstance(self.client, int):
+            raise StateError("client", self.client, "an integer")
         if self.state.round != self.round - 1:
             raise StateError("state.round", self.state.round, f"{self.round - 1}")
         if (self.memory is None) != (self.sent is None):
@@ -92,6 +97,7 @@ def versions_to_json(training: str, versions: Sequence[Version]) -> str:
                 {
                     "round": version.round,
                     "attempt": version.attempt,
+                    "client": version.client,
                     "state": version.state.to_dict(),
                     "memory": version.memory is not None,
                 }
@@ -121,7 +127,7 @@ def versions_from_json(
     versions = []
     for entry in entries:
         state = WeightState.from_dict(entry.get("state"))
-        version = Version(entry.get("round"), entry.get("attempt"), state)
+        version = Version(entry.get("round"), entry.get("attempt"), entry.get("client"), state)
         if entry.get("memory"):
             kept = arrays(version.round, version.attempt)
             version = replace(version, memory=kept["memory"], sent=kept["sent"])

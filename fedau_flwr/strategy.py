@@ -128,7 +128,7 @@ class FedAU(FedAvg):
         log.info("\t│\t├── Server learning rate: %s", self.server_learning_rate)
         log.info("\t│\t├── Summation: %s", type(self.summation).__name__)
         log.info(
-            "\t│\t└── Training: %s (attempt %d)", self.ledger.training, len(self.ledger.starts)
+            "\t│\t└── Training: %s (attempt %d)", self.ledger.training, self.ledger.attempts[-1][0]
         )
         super().summary()
 

@@ -1,0 +1,28 @@
+"""Who is there in which round: participation processes, and a grid that plays them."""
+
+from .bernoulli import Bernoulli, Independent
+from .cyclic import Cyclic
+from .grid import AvailabilityGrid
+from .identified_grid import IdentifiedGrid
+from .identity import answer_identity
+from .markov import Markov
+from .nonstationary import ArrivalDeparture, Sine, Staircase
+from .probabilities import participation_probabilities
+from .process import Process
+from .trace import Trace
+
+__all__ = [
+    "ArrivalDeparture",
+    "AvailabilityGrid",
+    "Bernoulli",
+    "Cyclic",
+    "IdentifiedGrid",
+    "Independent",
+    "Markov",
+    "Process",
+    "Sine",
+    "Staircase",
+    "Trace",
+    "answer_identity",
+    "participation_probabilities",
+]

@@ -1,0 +1,55 @@
+"""Participation that repeats itself, like devices that charge at night."""
+
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .draws import Draws
+from .process import Process, as_probabilities, require_positive_integer
+
+CyclicVariant = Literal["random-offset", "starts-inactive"]
+
+
+class Cyclic(Process):
+    """Client n is there for ``d = max(1, round(period·p[n]))`` consecutive rounds of every period.
+
+    Parameters
+    ----------
+    p : array of N numbers in (0, 1]
+        Participation probabilities.
+    seed : int
+        Seed of the offsets.
+    period : int
+        Rounds in a cycle.
+    variant : str
+        ``"random-offset"``: the first active stretch begins at a round that is uniform over the
+        whole period, so the process is stationary. ``"starts-inactive"``: it begins uniformly at
+        one of the first ``period - d`` rounds, so no client starts within its active stretch, and
+        late ones come less often in the first cycle.
+    """
+
+    def __init__(
+        self, p: ArrayLike, seed: int, period: int = 100, variant: CyclicVariant = "random-offset"
+    ) -> None:
+        probabilities = as_probabilities(p)
+        super().__init__(probabilities.size)
+        self.period = require_positive_integer("period", period)
+        self.active_rounds = np.maximum(1, np.rint(self.period * probabilities)).astype(np.int64)
+        if variant == "random-offset":
+            choices = np.full(self.clients, self.period)
+        elif variant == "starts-inactive":
+            choices = np.maximum(1, self.period - self.active_rounds)
+        else:
+            allowed = " or ".join(repr(name) for name in get_args(CyclicVariant))
+            raise ValueError(f"variant = {variant!r} is not allowed: it must be {allowed}.")
+        uniforms = Draws(seed, "cyclic").uniforms(0, self.clients)
+        self.first_active = np.floor(uniforms * choices).astype(np.int64)
+
+    @property
+    def probability(self) -> NDArray[np.float64]:
+        """Share of a cycle for which each client is there: ``p`` in whole rounds."""
+        return np.asarray(self.active_rounds / self.period, dtype=np.float64)
+
+    def _active(self, t: int) -> NDArray[np.bool_]:
+        return np.asarray((t - self.first_active) % self.period < self.active_rounds)

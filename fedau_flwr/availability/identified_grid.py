@@ -1,0 +1,80 @@
+"""A Flower grid whose nodes are in the order of their client numbers."""
+
+from collections.abc import Iterable
+from math import inf
+
+from flwr.app import Message, RecordDict
+from flwr.proto.node_pb2 import NodeInfo
+from flwr.serverapp import Grid
+from flwr.supercore.run import Run
+
+from .identity import Identities
+
+
+class IdentifiedGrid(Grid):
+    """All nodes that have said which client they are; nodes and replies are in client order.
+
+    Node ids are random and replies come as they come; a sum over them repeats bit for bit only in a
+    fixed order.
+    """
+
+    def __init__(self, grid: Grid, identities: Identities) -> None:
+        self._grid = grid
+        self._identities = identities
+
+    @property
+    def client_numbers(self) -> dict[int, int]:
+        """Client number of each node id that has been seen so far."""
+        return self._identities.client_numbers
+
+    def set_run(self, run: Run) -> None:
+        """Set the run of the underlying grid."""
+        self._grid.set_run(run)
+
+    @property
+    def run(self) -> Run:
+        """Run of the underlying grid."""
+        return self._grid.run
+
+    def create_message(
+        self,
+        content: RecordDict,
+        message_type: str,
+        dst_node_id: int,
+        group_id: str,
+        ttl: float | None = None,
+    ) -> Message:
+        """Create a message on the underlying grid."""
+        return self._grid.create_message(content, message_type, dst_node_id, group_id, ttl)
+
+    def get_node_ids(self) -> list[int]:
+        """Return the ids of the shown nodes by client number."""
+        return self._identities.connected()
+
+    def get_nodes(self) -> list[NodeInfo]:
+        """Return what the underlying grid knows about the shown nodes, by client number."""
+        known = {node.node_id: node for node in self._grid.get_nodes()}
+        return [known[node] for node in self.get_node_ids() if node in known]
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Push messages through the underlying grid."""
+        return self._grid.push_messages(messages)
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Pull replies through the underlying grid."""
+        return self._arrived(self._grid.pull_messages(message_ids))
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> list[Message]:
+        """Send through the underlying grid and return the replies by client number."""
+        to_send = list(messages)
+        if not to_send:
+            return []
+        replies = self._arrived(self._grid.send_and_receive(to_send, timeout=timeout))
+        return sorted(
+            replies, key=lambda reply: self.client_numbers.get(reply.metadata.src_node_id, inf)
+        )
+
+    def _arrived(self, replies: Iterable[Message]) -> list[Message]:
+        return list(replies)

@@ -1,0 +1,114 @@
+"""Participation whose probability changes over time.
+
+None of these has a stationary probability; ``p`` is the level that they modulate.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .bernoulli import Independent
+from .draws import Draws
+from .process import require_positive_integer
+
+_NEVER = np.iinfo(np.int64).max
+
+
+class Sine(Independent):
+    """``p_t = min(1, p·(1 + amplitude·sin(2π·t/period)))``: the mean is ``p`` below the cap.
+
+    Parameters
+    ----------
+    p : array of N numbers in (0, 1]
+        Mean participation probabilities.
+    seed : int
+        Seed of the path.
+    amplitude : float
+        Relative swing, in [0, 1].
+    period : int
+        Rounds in a swing.
+    """
+
+    def __init__(
+        self, p: ArrayLike, seed: int, *, amplitude: float = 0.5, period: int = 100
+    ) -> None:
+        super().__init__(p, seed)
+        if not 0 <= amplitude <= 1:
+            raise ValueError(f"amplitude = {amplitude!r} is not allowed: it must be in [0, 1].")
+        self.amplitude = amplitude
+        self.period = require_positive_integer("period", period)
+
+    def probability_at(self, t: int) -> NDArray[np.float64]:
+        """Return each client's probability to be there in round ``t``."""
+        swing = 1 + self.amplitude * np.sin(2 * np.pi * (t % self.period) / self.period)
+        return np.asarray(np.minimum(1.0, self.p * swing))
+
+
+class Staircase(Independent):
+    """``p_t = min(1, p·level)``; each level holds for ``length`` rounds, over and over again.
+
+    Parameters
+    ----------
+    p : array of N numbers in (0, 1]
+        Participation probabilities at level 1.
+    seed : int
+        Seed of the path.
+    levels : sequence of floats
+        Factors of 0 or more.
+    length : int
+        Rounds for which a level holds.
+    """
+
+    def __init__(
+        self,
+        p: ArrayLike,
+        seed: int,
+        *,
+        levels: Sequence[float] = (1.0, 0.4),
+        length: int = 50,
+    ) -> None:
+        super().__init__(p, seed)
+        self.levels = tuple(float(level) for level in levels)
+        if not self.levels or not all(0 <= level < np.inf for level in self.levels):
+            raise ValueError(
+                f"levels = {levels!r} is not allowed: it must hold finite numbers of 0 or more."
+            )
+        self.length = require_positive_integer("length", length)
+
+    def probability_at(self, t: int) -> NDArray[np.float64]:
+        """Return each client's probability to be there in round ``t``."""
+        return np.minimum(1.0, self.p * self.levels[t // self.length % len(self.levels)])
+
+
+class ArrivalDeparture(Independent):
+    """A client comes with probability ``p`` from its arrival to its departure, and never else.
+
+    With probability ½ a client is a member from round 0, otherwise it arrives at a round uniform
+    over ``1 … rounds - 1``. With probability ½ it stays for good, otherwise it departs at a round
+    uniform over those after its arrival, ``rounds`` included. (For stays of one's own choice there
+    is ``Trace`` with events.)
+
+    Parameters
+    ----------
+    p : array of N numbers in (0, 1]
+        Participation probabilities during the stay.
+    seed : int
+        Seed of the stays and of the path.
+    rounds : int
+        Rounds over which clients arrive and depart.
+    """
+
+    def __init__(self, p: ArrayLike, seed: int, *, rounds: int) -> None:
+        super().__init__(p, seed)
+        self.rounds = require_positive_integer("rounds", rounds)
+        draws = Draws(seed, "arrival-departure")
+        late, when, leaves, until = (draws.uniforms(kind, self.clients) for kind in range(4))
+        arrival = np.where(late < 0.5, 0, 1 + np.floor(when * (self.rounds - 1)))
+        self.arrivals = np.minimum(arrival, self.rounds - 1).astype(np.int64)
+        departure = self.arrivals + 1 + np.floor(until * (self.rounds - self.arrivals))
+        self.departures = np.where(leaves < 0.5, _NEVER, departure.astype(np.int64))
+
+    def probability_at(self, t: int) -> NDArray[np.float64]:
+        """Return each client's probability to be there in round ``t``."""
+        return np.where((self.arrivals <= t) & (t < self.departures), self.p, 0.0)

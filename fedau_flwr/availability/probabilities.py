@@ -1,0 +1,49 @@
+"""Participation probabilities that go with the clients' data."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .draws import Draws
+
+
+def participation_probabilities(
+    class_shares: ArrayLike, *, concentration: float, mean: float, floor: float, seed: int
+) -> NDArray[np.float64]:
+    """Return ``p_n = C·mean·⟨κ_n, q⟩``, ``q ~ Dir(concentration)``, floored and capped at 1.
+
+    Parameters
+    ----------
+    class_shares : array [N, C]
+        κ: the share of each class in each client's data; rows sum to 1.
+    concentration : float
+        Above 0; the smaller, the more some classes' owners are there and others are not.
+    mean : float
+        μ in (0, 1]: the expectation of ``p_n`` before floor and cap.
+    floor : float
+        Smallest ``p_n``, in [0, 1]. With 0 the smallest positive normal number takes its place,
+        since a client that never comes has no participation interval.
+    seed : int
+        Seed of ``q``.
+    """
+    shares = np.asarray(class_shares, dtype=np.float64)
+    if shares.ndim != 2 or shares.size == 0:
+        raise ValueError(
+            f"class_shares has the shape {shares.shape}: it must be [clients, classes]."
+        )
+    wrong = np.flatnonzero(~((shares >= 0).all(axis=1) & (abs(shares.sum(axis=1) - 1) < 1e-6)))
+    if wrong.size:
+        raise ValueError(
+            f"class_shares of client {wrong[0]} are not allowed: "
+            "they must be numbers of 0 or more that sum to 1."
+        )
+    if not 0 < concentration < np.inf:
+        raise ValueError(f"concentration = {concentration!r} is not allowed: it must be above 0.")
+    if not 0 < mean <= 1:
+        raise ValueError(f"mean = {mean!r} is not allowed: it must be in (0, 1].")
+    if not 0 <= floor <= 1:
+        raise ValueError(f"floor = {floor!r} is not allowed: it must be in [0, 1].")
+    classes = shares.shape[1]
+    generator = Draws(seed, "participation-probabilities").generator()
+    q = generator.dirichlet(np.full(classes, concentration))
+    lowest = max(floor, float(np.finfo(np.float64).tiny))
+    return np.asarray(np.clip(classes * mean * (shares @ q), lowest, 1.0), dtype=np.float64)

@@ -1,0 +1,64 @@
+import numpy as np
+import pytest
+from scipy import stats
+
+from fedau_flwr.availability import ArrivalDeparture, Bernoulli, Sine, Staircase
+
+CLIENTS = 4000
+
+
+def test_sine_follows_its_phase():
+    process = Sine(np.full(CLIENTS, 0.4), seed=1, amplitude=0.5, period=8)
+    root = np.sqrt(0.5)
+    for phase, swing in enumerate([0, root, 1, root, 0, -root, -1, -root]):
+        expected = 0.4 * (1 + 0.5 * swing)
+        np.testing.assert_allclose(process.probability_at(phase + 80), expected)
+        seen = sum(int(process.active(phase + 8 * k).sum()) for k in range(5))
+        assert stats.binomtest(seen, 5 * CLIENTS, expected).pvalue > 0.001
+    assert process.probability is None
+
+
+def test_sine_is_capped_and_without_amplitude_is_bernoulli():
+    assert Sine([0.9], seed=1, amplitude=1.0, period=4).probability_at(1) == 1.0
+    still, bernoulli = Sine([0.3] * 50, seed=7, amplitude=0.0), Bernoulli([0.3] * 50, seed=7)
+    for t in range(20):
+        np.testing.assert_array_equal(still.active(t), bernoulli.active(t))
+
+
+def test_staircase_has_its_mean_on_every_step():
+    process = Staircase(np.full(CLIENTS, 0.4), seed=1, levels=(1.0, 0.5, 0.0, 4.0), length=3)
+    for t in range(24):
+        expected = [0.4, 0.2, 0.0, 1.0][t // 3 % 4]
+        seen = int(process.active(t).sum())
+        assert stats.binomtest(seen, CLIENTS, expected).pvalue > 0.001
+
+
+def test_arrival_and_departure_bound_the_stay():
+    process = ArrivalDeparture(np.full(CLIENTS, 1.0), seed=1, rounds=100)
+    path = np.array([process.active(t) for t in range(110)])
+    t = np.arange(110)[:, None]
+    np.testing.assert_array_equal(path, (process.arrivals <= t) & (t < process.departures))
+    assert stats.binomtest(int(path[0].sum()), CLIENTS, 0.5).pvalue > 0.001
+    assert stats.binomtest(int(path[105].sum()), CLIENTS, 0.5).pvalue > 0.001
+    assert process.arrivals.max() == 99
+    assert process.departures[process.departures <= 110].max() == 100
+    assert path.any(axis=0).all()
+
+
+def test_stays_are_bernoulli_inside():
+    process = ArrivalDeparture(np.full(CLIENTS, 0.3), seed=2, rounds=50)
+    inside = (process.arrivals <= 20) & (process.departures > 20)
+    active = process.active(20)
+    assert not active[~inside].any()
+    assert stats.binomtest(int(active.sum()), int(inside.sum()), 0.3).pvalue > 0.001
+
+
+def test_wrong_options_are_named():
+    with pytest.raises(ValueError, match=r"^amplitude = 1.5 is not allowed: "):
+        Sine([0.5], seed=1, amplitude=1.5)
+    with pytest.raises(ValueError, match=r"^levels = \(\) is not allowed: "):
+        Staircase([0.5], seed=1, levels=())
+    with pytest.raises(ValueError, match=r"^levels = \(-1.0,\) is not allowed: "):
+        Staircase([0.5], seed=1, levels=(-1.0,))
+    with pytest.raises(ValueError, match=r"^rounds = 0 is not allowed: "):
+        ArrivalDeparture([0.5], seed=1, rounds=0)
