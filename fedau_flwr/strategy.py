@@ -110,6 +110,11 @@ class FedAU(FedAvg):
         self.client_numbers: Mapping[int, int] = client_numbers or {}
         self.hosts = hosts
         self.summation = summation or PlainSum()
+        if groups and not self.summation.takes_labels:
+            raise ValueError(
+                f"groups is {dict(groups)!r}, but must be empty with "
+                f"{type(self.summation).__name__}: a group's label would leave the client in clear."
+            )
         self.ledger = Ledger()
         self._timeout = float(DEFAULT_TTL)
         self._offset = 0

@@ -79,6 +79,9 @@ class Sum:
 class Summation(ABC):
     """How contributions become a sum."""
 
+    takes_labels = True
+    """Whether a reply may say anything beside its contribution."""
+
     def open(self, this: Round, messages: list[Message]) -> list[Message]:
         """Prepare a round; returns the train messages that are to be sent."""
         del this

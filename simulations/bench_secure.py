@@ -113,8 +113,8 @@ def _our_round(vectors: Vectors, dropped: int, needed: int) -> tuple[Floats, int
         if client <= dropped:
             continue
         secure[client].accept_shares(request)
-        encoded = payload.encode([vectors[client - 1]], rng)
-        masked[client] = secure[client].mask(encoded.vector)
+        grid, _ = payload.fixed_point.round(vectors[client - 1], rng)
+        masked[client] = secure[client].mask(payload.encode([grid]))
     server.collect_masked(masked)
     revealed = {
         client: secure[client].unmask(request)

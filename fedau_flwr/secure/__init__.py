@@ -25,16 +25,17 @@ t. It can spoil a round at will, as can any client that sends rubbish: the sum i
 verified.
 """
 
+from ..fixed_point import FixedPoint
 from .client import SecureClient
 from .errors import RefusalError, VoidRoundError
-from .fixed_point import FixedPoint
 from .graph import Topology
 from .message import Exchange, Message, RoundId
-from .payload import Encoded, Payload
+from .mod import SecureSumMod
+from .payload import Payload
 from .server import SecureRound
+from .summation import SecureSum
 
 __all__ = [
-    "Encoded",
     "Exchange",
     "FixedPoint",
     "Message",
@@ -43,6 +44,8 @@ __all__ = [
     "RoundId",
     "SecureClient",
     "SecureRound",
+    "SecureSum",
+    "SecureSumMod",
     "Topology",
     "VoidRoundError",
 ]

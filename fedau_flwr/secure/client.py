@@ -18,10 +18,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from ..fixed_point import Ring
 from .client_state import ClientState, Stage
 from .errors import RefusalError
 from .keys import SEAL_BYTES, Purpose, agree, commit, derive, generate, public_of, seal, unseal
-from .masks import Ring, apply_masks
+from .masks import apply_masks
 from .message import (
     KEY_BYTES,
     Exchange,

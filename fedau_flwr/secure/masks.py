@@ -5,15 +5,13 @@ With AES instructions it costs 0.4 ms for 551,786 words of 32 bits, half of ChaC
 """
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import CTR
-from numpy.typing import NDArray
 
-Ring = NDArray[np.unsignedinteger[Any]]
+from ..fixed_point import Ring
 
 _BLOCK = 16
 

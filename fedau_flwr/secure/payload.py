@@ -8,35 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .fixed_point import FixedPoint, Floats
-from .masks import Ring
-
-
-@dataclass(frozen=True)
-class Encoded:
-    """A contribution ready to be masked.
-
-    Attributes
-    ----------
-    vector : Ring
-        The ring elements; a secret until they are masked.
-    sent : list of ndarray
-        What `vector` stands for: the arrays as they enter the sum, exactly.
-    clipped : float
-        The fraction of values that were beyond the range.
-    """
-
-    vector: Ring
-    sent: list[Floats]
-    clipped: float
-
-    def __repr__(self) -> str:
-        return f"Encoded(size={self.vector.size}, clipped={self.clipped})"
+from ..fixed_point import FixedPoint, Floats, Ring
 
 
 @dataclass(frozen=True, kw_only=True)
 class Payload:
-    """What a masked vector holds: arrays of these shapes, and maybe the clipped fraction."""
+    """What a masked vector holds: arrays of these shapes, and maybe the clipped fraction.
+
+    The fraction is that of the values at the limit of the range, where clipping puts them. It
+    travels as one more value, in units of the range.
+    """
 
     shapes: tuple[tuple[int, ...], ...]
     fixed_point: FixedPoint
@@ -52,41 +33,25 @@ class Payload:
         """The number of ring elements."""
         return self.values + self.report_clipping
 
-    def encode(
-        self, arrays: Sequence[Floats], rng: np.random.Generator, *, noise_std: float = 0.0
-    ) -> Encoded:
-        """Round `arrays` to the grid and lay them out as one ring vector.
-
-        `noise_std` is the client's share of the noise for differential privacy. The noise is
-        rounded on its own and added on the grid: the sum is then exactly that of the rounded
-        contributions plus noise that knows nothing of them. It has to be four steps wide at
-        least, where rounded and true Gaussian noise cannot be told apart.
-        """
-        if tuple(array.shape for array in arrays) != self.shapes:
+    def encode(self, grid_arrays: Sequence[Floats], *, clients: int = 1) -> Ring:
+        """Lay out arrays on the grid, the sum of those of `clients` clients, as a ring vector."""
+        if tuple(array.shape for array in grid_arrays) != self.shapes:
             raise ValueError("the arrays to be summed do not have the agreed shapes")
-        if 0 < noise_std < 4 * self.fixed_point.step:
-            raise ValueError(
-                f"noise_std={noise_std} must be at least four steps of the grid "
-                f"({4 * self.fixed_point.step}); use more bits."
-            )
-        flat = np.concatenate([np.ravel(array) for array in arrays])
-        grid, clipped = self.fixed_point.round(flat, rng)
-        if noise_std:
-            noise, _ = self.fixed_point.round(rng.normal(0.0, noise_std, flat.size), rng)
-            grid, pushed = self.fixed_point.round(np.add(grid, noise, dtype=np.float64), rng)
-            clipped += pushed
-        fraction = min(clipped / flat.size, 1.0)
-        sent = self._arrays(grid)
-        if self.report_clipping:
-            share, _ = self.fixed_point.round(fraction * self.fixed_point.value_range, rng)
-            grid = np.append(grid, share)
-        return Encoded(self.fixed_point.to_ring(grid), sent, fraction)
+        flat = np.concatenate([np.ravel(array) for array in grid_arrays])
+        ring = self.fixed_point.to_ring(flat, clients=clients)
+        if not self.report_clipping:
+            return ring
+        limit = self.fixed_point.top * self.fixed_point.step
+        fraction = np.count_nonzero(np.abs(flat) >= limit) / flat.size
+        return np.append(ring, self.fixed_point.dtype.type(round(fraction * self.fixed_point.top)))
 
     def decode(self, total: Ring) -> tuple[list[Floats], float | None]:
         """Return the summed arrays and the sum of the clipped fractions, if these are reported."""
         values = self.fixed_point.from_ring(total)
-        clipped = values[-1] / self.fixed_point.value_range if self.report_clipping else None
-        return self._arrays(values[: self.values]), clipped
+        arrays = self._arrays(values[: self.values])
+        if not self.report_clipping:
+            return arrays, None
+        return arrays, float(values[-1] / (self.fixed_point.top * self.fixed_point.step))
 
     def _arrays(self, flat: NDArray[Any]) -> list[Floats]:
         ends = np.cumsum([prod(shape) for shape in self.shapes])[:-1]

@@ -15,11 +15,12 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import DTypeLike
 
+from ..fixed_point import Ring
 from .client import SEALED_BYTES, pairwise_key
 from .errors import RefusalError, VoidRoundError
 from .graph import Topology
 from .keys import Purpose, derive
-from .masks import Ring, apply_masks
+from .masks import apply_masks
 from .message import KEY_BYTES, Exchange, Message, RoundId, read_blobs, read_bytes, read_ids
 from .recovery import Dealing, Recovery
 

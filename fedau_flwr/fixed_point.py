@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .masks import Ring
-
 Floats = NDArray[np.floating[Any]]
+Ring = NDArray[np.unsignedinteger[Any]]
 
 _RINGS: dict[int, np.dtype[Any]] = {32: np.dtype(np.uint32), 64: np.dtype(np.uint64)}
 
@@ -26,15 +25,15 @@ class FixedPoint:
     Parameters
     ----------
     value_range : float
-        Values beyond it are clipped, and counted. Applies to what is sent, that is after
-        weighting (and to a host's partial sum as a whole).
+        Values beyond it are clipped, and counted. Applies to what a client sends, that is
+        after weighting.
     bits : int
         Bits per value, sign included; at most 25 on the ring of 2^32 and 53 on that of 2^64,
         where floats are exact.
     ring_bits : int
         32 or 64.
     max_cohort : int
-        The largest number of vectors that are ever added.
+        The largest number of clients whose values are ever added.
     """
 
     value_range: float = 8.0
@@ -100,11 +99,27 @@ class FixedPoint:
         exact = np.float32 if self.bits <= 25 and given.dtype.itemsize <= 4 else np.float64
         return grid.astype(exact, copy=False), clipped
 
-    def to_ring(self, grid: ArrayLike) -> Ring:
-        """Turn values on the grid into ring elements, unchanged."""
+    def add_noise(self, grid: Floats, std: float, rng: np.random.Generator) -> tuple[Floats, int]:
+        """Add Gaussian noise that is rounded to the grid itself; count what leaves the range.
+
+        The sum is then exactly that of the grid values plus noise that knows nothing of them. The
+        noise has to be four steps wide at least: from there on rounded and true Gaussian noise
+        cannot be told apart.
+        """
+        if std < 4 * self.step:
+            raise ValueError(
+                f"noise of {std} must be at least four steps of the grid ({4 * self.step}); "
+                "use more bits."
+            )
+        noise = np.rint(rng.normal(0.0, std / self.step, np.shape(grid))) * self.step
+        noisy, pushed = self.round(noise + grid, rng)
+        return noisy.astype(grid.dtype, copy=False), pushed
+
+    def to_ring(self, grid: ArrayLike, *, clients: int = 1) -> Ring:
+        """Turn values on the grid, sums over `clients`, into ring elements, unchanged."""
         steps = np.multiply(grid, 1 / self.step, dtype=np.float64)
         whole = np.rint(steps)
-        if not np.array_equal(whole, steps) or np.abs(whole).max(initial=0) > self.top:
+        if not np.array_equal(whole, steps) or np.abs(whole).max(initial=0) > clients * self.top:
             raise ValueError("a value is not on the grid; round it first")
         return whole.astype(np.int64).astype(self.dtype)
 

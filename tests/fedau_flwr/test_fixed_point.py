@@ -91,3 +91,27 @@ def test_values_off_the_grid_do_not_reach_the_ring():
     for value in (fixed.step / 2, 9.0):
         with pytest.raises(ValueError, match="not on the grid"):
             fixed.to_ring(np.array([value]))
+
+
+def test_noise_is_on_the_grid_and_has_the_variance_asked_for():
+    fixed = FixedPoint()
+    grid = np.full(100_000, 0.25, np.float32)
+    noisy, pushed = fixed.add_noise(grid, 0.1, np.random.default_rng(0))
+    assert pushed == 0
+    assert noisy.dtype == np.float32
+    assert np.array_equal(fixed.from_ring(fixed.to_ring(noisy)), noisy)
+    noise = noisy - 0.25
+    # The variance of 100,000 squared normal values: five standard deviations.
+    assert abs(noise.var() / 0.01 - 1) < 5 * np.sqrt(2 / 100_000)
+    assert abs(noise.mean()) < 5 * 0.1 / np.sqrt(100_000)
+
+
+def test_noise_that_leaves_the_range_is_counted():
+    fixed = FixedPoint(value_range=1.0, bits=20)
+    noisy, pushed = fixed.add_noise(np.full(10_000, 0.9), 1.0, np.random.default_rng(0))
+    assert pushed == np.count_nonzero(np.abs(noisy) == 1.0) > 1000
+
+
+def test_noise_below_the_grid_is_refused():
+    with pytest.raises(ValueError, match=r"noise of 0.5 must be at least four steps"):
+        FixedPoint(value_range=8.0, bits=4).add_noise(np.zeros(1), 0.5, np.random.default_rng(0))
