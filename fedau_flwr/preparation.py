@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from .fixed_point import FixedPoint
-from .privacy.clipping import clip
+from .privacy.clipping import AdaptiveNorm, clip
 from .privacy.noise import share_std
 from .protocol import Refusal, Request
 from .store import Arrays
@@ -24,6 +24,8 @@ from .store import Arrays
 log = logging.getLogger("flwr.fedau")
 
 PREPARATION = "fedau-preparation"
+WITHIN = "fedau.within"
+"""Name of the one value that says whether a contribution was within the norm, as ±1/2."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +39,10 @@ class Preparation:
     grid : FixedPoint | None
         The grid of a secure sum.
     noise_std : float
-        Standard deviation of the noise on every value; needs a grid, since noise on a plain sum is
-        the server's to add.
+        Standard deviation of the noise on every value; only on a grid, since noise on a plain sum
+        is the server's to add.
+    bit_std : float | None
+        Whether to tell if the contribution was within the norm, and the noise on that.
     seed : int | None
         Makes rounding repeat from run to run. Noise never does.
     """
@@ -46,6 +50,7 @@ class Preparation:
     norm: float | None = None
     grid: FixedPoint | None = None
     noise_std: float = 0.0
+    bit_std: float | None = None
     seed: int | None = None
 
     def apply(self, contribution: Arrays, request: Request) -> Arrays:
@@ -54,13 +59,18 @@ class Preparation:
             size = sum(value.size for value in contribution.values())
             slack = self.grid.rounding_error(size) if self.grid else 0.0
             try:
-                values, _ = clip(list(contribution.values()), self.norm, slack=slack)
+                values, within = clip(list(contribution.values()), self.norm, slack=slack)
             except ValueError as error:
                 raise Refusal(f"The contribution cannot be clipped: {error}") from None
             contribution = dict(zip(contribution, values, strict=True))
+            if self.bit_std is not None:
+                contribution[WITHIN] = np.array(AdaptiveNorm.bit(within), np.float32)
         if self.grid is None:
             return contribution
-        return self._on_grid(contribution, self.grid, request)
+        try:
+            return self._on_grid(contribution, self.grid, request)
+        except ValueError as error:
+            raise Refusal(f"The contribution cannot be rounded: {error}") from None
 
     def _on_grid(self, contribution: Arrays, grid: FixedPoint, request: Request) -> Arrays:
         entropy = None if self.seed is None else (self.seed, request.round, request.client or 0)
@@ -71,8 +81,9 @@ class Preparation:
         for name, value in contribution.items():
             result[name], beyond = grid.round(value, rounding)
             clipped += beyond
-            if self.noise_std:
-                result[name], beyond = grid.add_noise(result[name], self.noise_std, noise)
+            std = self.bit_std if name == WITHIN else self.noise_std
+            if std:
+                result[name], beyond = grid.add_noise(result[name], std, noise)
                 clipped += beyond
         if clipped:
             log.warning(
@@ -84,9 +95,11 @@ class Preparation:
 
     def shared(self, survivors: int) -> Preparation:
         """Return this with one client's share of the noise, enough for a sum over `survivors`."""
-        if not self.noise_std:
-            return self
-        return replace(self, noise_std=share_std(self.noise_std, survivors=survivors))
+        return replace(
+            self,
+            noise_std=share_std(self.noise_std, survivors=survivors),
+            bit_std=self.bit_std and share_std(self.bit_std, survivors=survivors),
+        )
 
     def to_config(self) -> dict[str, str]:
         """Return the entry of a train message's config."""

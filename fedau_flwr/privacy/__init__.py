@@ -2,10 +2,12 @@
 
 from .budget import PrivacyBudget
 from .clipping import AdaptiveNorm, clip, l2_norm
+from .gaussian import GaussianPrivacy
 from .noise import add_noise, share_std, sum_std
 
 __all__ = [
     "AdaptiveNorm",
+    "GaussianPrivacy",
     "PrivacyBudget",
     "add_noise",
     "clip",

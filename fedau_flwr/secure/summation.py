@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
@@ -50,7 +51,7 @@ class SecureSum(Summation):
         Makes the random rounding, and so the sum, repeat from run to run.
     """
 
-    takes_labels = False
+    secure = True
 
     def __init__(
         self,
@@ -154,10 +155,11 @@ class SecureSum(Summation):
         self, messages: list[Message], requests: Mapping[int, Fields]
     ) -> list[Message]:
         """Add the shares to the train messages of those who are still there."""
-        preparation = Preparation(grid=self.fixed_point, seed=self.seed)
         chosen = [m for m in messages if m.metadata.dst_node_id in requests]
         for message in chosen:
             fields: dict[str, Any] = {**requests[message.metadata.dst_node_id]}
+            asked = Preparation.from_config(_config(message))
+            preparation = replace(asked, grid=self.fixed_point, seed=self.seed)
             _config(message).update(preparation.to_config())
             message.content[RECORD] = ConfigRecord({**fields, REPORT: self.report_clipping})
         return chosen
