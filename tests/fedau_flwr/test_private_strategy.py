@@ -9,9 +9,11 @@ from flwr.clientapp import ClientApp
 
 from fedau_flwr import MIFA, FedAU, FedAUMod
 from fedau_flwr.contribution import encode
-from fedau_flwr.preparation import WITHIN
+from fedau_flwr.preparation import WITHIN, Preparation
 from fedau_flwr.privacy import AdaptiveNorm, GaussianPrivacy, PrivacyBudget, l2_norm
+from fedau_flwr.protocol import Request
 from fedau_flwr.secure import FixedPoint, SecureSum, SecureSumMod
+from fedau_flwr.summation import Sum
 from tests.in_process_grid import InProcessGrid
 
 CLIENTS = 6
@@ -89,31 +91,34 @@ def test_the_norm_adapts_to_the_bits_in_the_sum(secure):
         assert sorted(bits) == [-0.5] * 4 + [0.5] * 2
 
 
-def test_bits_have_their_own_noise():
-    adaptive = AdaptiveNorm(norm=1.0, quantile=0.5, learning_rate=1.0, bit_noise=3.0)
-    for secure, variance in ((False, 9.0), (True, 9.0 * CLIENTS / 4)):
-        sums = []
-        for _ in range(150):
-            privacy = GaussianPrivacy(adaptive, 1.0)
-            summation = SecureSum(fixed_point=FixedPoint(value_range=64.0)) if secure else None
-            strategy = FedAU(CLIENTS, privacy=privacy, summation=summation)
-            one_round(strategy, federation(secure=secure), size=2)
-            sums.append(-math.log(privacy.norm) * CLIENTS - CLIENTS / 2)
-        assert abs(np.mean(sums)) < 5 * math.sqrt(variance / 150)
-        assert within_five_sigma(np.array(sums), variance)
+def test_bits_have_their_own_noise_at_the_server():
+    privacy = GaussianPrivacy(AdaptiveNorm(norm=1.0, bit_noise=3.0), 1.0)
+    strategy = FedAU(CLIENTS, privacy=privacy)
+    bits = [strategy._private(Sum(total={WITHIN: np.zeros(())})) for _ in range(5000)]
+    assert within_five_sigma(np.array(bits), 9.0)
+
+
+def test_bits_have_their_own_share_of_noise_at_the_clients():
+    grid = FixedPoint(value_range=64.0)
+    asked = Preparation(norm=1.0, noise_std=1.0, bit_std=3.0, grid=grid)
+    share = Preparation.from_config(asked.to_config()).shared(4)
+    request = Request(1, "t")
+    sent = [share.apply({"x": np.zeros(2, np.float32)}, request) for _ in range(5000)]
+    assert within_five_sigma(np.array([arrays[WITHIN] for arrays in sent]) - 0.5, 9.0 / 4)
+    assert within_five_sigma(np.array([arrays["x"] for arrays in sent]), 1.0 / 4)
 
 
 def test_the_run_stops_before_the_round_that_would_exceed_the_budget(caplog):
-    budget = PrivacyBudget(8.0, 1e-5)
+    budget = PrivacyBudget(1.5, 1e-5)
     allowed = budget.rounds(8.0)
     strategy = FedAU(CLIENTS, privacy=GaussianPrivacy(1.0, 8.0, budget=budget))
-    assert 1 < allowed < 200
+    assert 1 < allowed < 20
     result = strategy.start(
         federation(), encode({"x": np.zeros(3, np.float32)}), num_rounds=allowed + 5, timeout=10
     )
     assert strategy.ledger.round == allowed
     assert f"room for {allowed} of {allowed + 5} rounds" in caplog.text
-    assert budget.spent <= 8.0
+    assert budget.spent <= 1.5
     assert not budget.allows(8.0)
     # A loop of one's own that goes on regardless asks nobody.
     grid = federation()
