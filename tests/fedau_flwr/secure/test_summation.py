@@ -1,5 +1,6 @@
 """The secure sum under real strategies and ClientApps, over Flower's wire format."""
 
+import functools
 import logging
 
 import numpy as np
@@ -21,7 +22,8 @@ from fedau_flwr.contribution import encode
 from fedau_flwr.host import Host
 from fedau_flwr.participant import Participant
 from fedau_flwr.protocol import LABEL_RECORD
-from fedau_flwr.secure import Exchange, FixedPoint, SecureSum, SecureSumMod, Topology
+from fedau_flwr.secure import Exchange, FixedPoint, SecureSumMod, Topology
+from fedau_flwr.secure import SecureSum as PatientSecureSum
 from fedau_flwr.secure.mod import RECORD, VECTOR
 from fedau_flwr.store import ContextStore
 from fedau_flwr.weighting import FedAUWeighting
@@ -29,6 +31,10 @@ from tests.in_process_grid import InProcessGrid
 
 CLIENTS = 6
 STEP = FixedPoint().step
+
+
+# Whoever does not answer at once in this process never will.
+SecureSum = functools.partial(PatientSecureSum, exchange_timeout=0.02)
 
 
 class Federation(InProcessGrid):
