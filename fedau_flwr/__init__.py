@@ -1,5 +1,6 @@
 """FedAU for Flower: unbiased federated averaging when clients come and go."""
 
+from .availability import AvailabilityGrid, Bernoulli, Cyclic, Markov, Trace, answer_identity
 from .memory import MIFA, FedVARP
 from .mixin import FedAUMixin
 from .mod import FedAUMod
@@ -10,6 +11,9 @@ from .weighting import FedAUWeighting, InverseProbabilityWeighting, UnitWeightin
 
 __all__ = [
     "MIFA",
+    "AvailabilityGrid",
+    "Bernoulli",
+    "Cyclic",
     "FedAU",
     "FedAUAdagrad",
     "FedAUAdam",
@@ -20,6 +24,9 @@ __all__ = [
     "FedAUYogi",
     "FedVARP",
     "InverseProbabilityWeighting",
+    "Markov",
+    "Trace",
     "UnitWeighting",
     "WeightState",
+    "answer_identity",
 ]

@@ -131,6 +131,7 @@ class FedAU(FedAvg):
         self._round: Round | None = None
         self._names: list[str] = []
         self._asked: dict[int, list[int]] = {}
+        self._group_weights: dict[str, float] = {}
         self._opened_at = 0.0
 
     memory = False
@@ -189,6 +190,7 @@ class FedAU(FedAvg):
             log.warning("The privacy budget is spent: nobody is asked in this round.")
             self._asked = {}
             return self.summation.open(self._round, [])
+        self._group_weights = self.groups.weights()
         nodes = self._present(grid, self.fraction_train, self.min_train_nodes)
         self._asked = {node: self._clients(node) for node in nodes}
         messages = [
@@ -209,7 +211,7 @@ class FedAU(FedAvg):
     def _participation(self, clients: list[int]) -> dict[str, Any]:
         """Return what this round's message says to the clients of one node."""
         requests = [
-            self.ledger.request(client, memory=self.memory, groups=self.groups.weights())
+            self.ledger.request(client, memory=self.memory, groups=self._group_weights)
             for client in clients
         ]
         config: dict[str, Any] = {**requests[0].to_config()}
@@ -339,8 +341,8 @@ class FedAU(FedAvg):
             record.metric_records["metrics"][self.weighted_by_key] = 1.0
         try:
             return self.train_metrics_aggr_fn(result.metrics, self.weighted_by_key)
-        except KeyError as missing:
-            log.warning("Reported metrics are ignored: not every reply holds %s.", missing)
+        except (KeyError, ValueError) as odd:
+            log.warning("Reported metrics are ignored, since replies differ in them: %s.", odd)
             return None
 
     def configure_evaluate(

@@ -1,0 +1,96 @@
+"""Dirichlet split of the training set over the clients (SPEC: κ_n ~ Dir(alpha), class by class)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .spec import DataError
+
+
+@dataclass(frozen=True)
+class Split:
+    """Which client holds which training samples.
+
+    Client ``n`` holds ``indices[offsets[n]:offsets[n + 1]]``. ``class_shares`` is ``[N, C]``: the
+    shares that the classes really have in a client's data. A client without any sample has no
+    such shares; it keeps its drawn κ_n (so its participation is like that of clients of its kind)
+    and, having nothing to train on, contributes a zero update whenever it participates.
+    """
+
+    indices: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    class_shares: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def client(self, n: int) -> NDArray[np.int64]:
+        """Return the indices of the training samples of client ``n``."""
+        return self.indices[self.offsets[n] : self.offsets[n + 1]]
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Number of samples per client."""
+        return np.diff(self.offsets)
+
+    @property
+    def empty(self) -> NDArray[np.int64]:
+        """Clients that hold no sample."""
+        return np.flatnonzero(self.sizes == 0)
+
+    def notice(self) -> str | None:
+        """Say in one sentence that some clients are empty, if so."""
+        if len(self.empty) == 0:
+            return None
+        return (
+            f"{len(self.empty)} of {len(self)} clients hold no training sample and contribute a "
+            f"zero update when they participate; fewer clients or a larger alpha-data avoid this."
+        )
+
+
+def dirichlet_split(
+    labels: NDArray[np.int64], *, num_clients: int, num_classes: int, alpha: float, seed: int
+) -> Split:
+    """Deal the samples of every class c out in proportion to κ_{n,c} / Σ_m κ_{m,c}.
+
+    Shares are cumulated and rounded, so each sample goes to exactly one client.
+
+    Raises
+    ------
+    DataError
+        If there are fewer samples than clients, no client, or ``alpha`` is not positive.
+    """
+    if num_clients < 1:
+        raise DataError(f"clients is {num_clients}, but must be at least 1.")
+    if num_clients > len(labels):
+        raise DataError(
+            f"clients is {num_clients}, but must be at most {len(labels)}, the number of "
+            f"training samples."
+        )
+    if not (alpha > 0 and np.isfinite(alpha)):
+        raise DataError(f"alpha-data is {alpha}, but must be a positive number.")
+    rng = np.random.default_rng([seed, 0xDA7A])
+    kappa = rng.dirichlet(np.full(num_classes, alpha), size=num_clients)
+    # A tiny alpha can underflow: a client without any class, or a class without any client.
+    kappa[~(kappa.sum(axis=1) > 0)] = 1 / num_classes
+    dealt = kappa.copy()
+    dealt[:, ~(dealt.sum(axis=0) > 0)] = 1 / num_clients
+
+    owner = np.empty(len(labels), dtype=np.int64)
+    clients = np.arange(num_clients)
+    for label in range(num_classes):
+        samples = rng.permutation(np.flatnonzero(labels == label))
+        cumulative = np.cumsum(dealt[:, label])
+        ends = np.rint(cumulative / cumulative[-1] * len(samples)).astype(np.int64)
+        owner[samples] = np.repeat(clients, np.diff(ends, prepend=0))
+
+    counts = np.bincount(owner * num_classes + labels, minlength=num_clients * num_classes)
+    counts = counts.reshape(num_clients, num_classes)
+    sizes = counts.sum(axis=1)
+    shares = np.where(sizes[:, None] > 0, counts / np.maximum(sizes, 1)[:, None], kappa)
+    return Split(
+        indices=np.argsort(owner, kind="stable"),
+        offsets=np.concatenate([[0], np.cumsum(sizes)]),
+        class_shares=shares,
+    )

@@ -1,0 +1,37 @@
+"""torchvision, imported so that it works beside a torch build its compiled operators do not fit.
+
+Where those operators cannot be loaded, torchvision still registers shape functions for two of them
+and fails on import because nobody declared them. We use neither: declared, they do no harm.
+"""
+
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+
+
+def _declare_missing_operators() -> torch.library.Library | None:
+    """Declare torchvision's two operators unless its own library brings them.
+
+    The library is tried first: an operator declared before it loads would be declared twice.
+    """
+    found = find_spec("torchvision")
+    if found is None or found.origin is None:
+        return None
+    for path in Path(found.origin).parent.glob("_C*"):
+        with suppress(OSError):
+            torch.ops.load_library(path)
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    for name in ("nms", "qnms"):
+        if not hasattr(torch.ops.torchvision, name):
+            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    return library
+
+
+_LIBRARY = _declare_missing_operators()  # a declaration lives as long as its library object
+
+from torchvision import datasets  # noqa: E402
+from torchvision.transforms.v2 import functional as transforms  # noqa: E402
+
+__all__ = ["datasets", "transforms"]
