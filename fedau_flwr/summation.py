@@ -79,6 +79,9 @@ class Sum:
 class Summation(ABC):
     """How contributions become a sum."""
 
+    secure = False
+    """Whether replies hold nothing but masked values: no label, and the noise in their share."""
+
     def open(self, this: Round, messages: list[Message]) -> list[Message]:
         """Prepare a round; returns the train messages that are to be sent."""
         del this
