@@ -5,12 +5,15 @@ from .memory import MIFA, FedVARP
 from .mixin import FedAUMixin
 from .mod import FedAUMod
 from .optimisers import FedAUAdagrad, FedAUAdam, FedAUAvgM, FedAUYogi
+from .privacy import AdaptiveNorm, GaussianPrivacy, PrivacyBudget
+from .secure import SecureSum, SecureSumMod
 from .strategy import FedAU
 from .weight_state import WeightState
 from .weighting import FedAUWeighting, InverseProbabilityWeighting, UnitWeighting
 
 __all__ = [
     "MIFA",
+    "AdaptiveNorm",
     "AvailabilityGrid",
     "Bernoulli",
     "Cyclic",
@@ -23,8 +26,12 @@ __all__ = [
     "FedAUWeighting",
     "FedAUYogi",
     "FedVARP",
+    "GaussianPrivacy",
     "InverseProbabilityWeighting",
     "Markov",
+    "PrivacyBudget",
+    "SecureSum",
+    "SecureSumMod",
     "Trace",
     "UnitWeighting",
     "WeightState",

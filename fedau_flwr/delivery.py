@@ -7,9 +7,10 @@ reply is fetched on its own, and one that does not come in time is left behind.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import Future, wait
 from threading import Semaphore, Thread
 from typing import Any
 
@@ -76,31 +77,27 @@ def send_and_receive(
     grid: Grid, messages: Iterable[Message], timeout: float | None = None
 ) -> list[Message]:
     """Send messages over `grid` and return the replies that arrive within `timeout` seconds."""
-    deadline = None if timeout is None else time.monotonic() + timeout
     waiting = {message_id for message_id in grid.push_messages(messages) if message_id}
+    deadline = math.inf if timeout is None else time.monotonic() + timeout
     replies: list[Message] = []
     pulls: dict[Future[list[Message]], str] = {}
     slots = Semaphore(_PULLS_AT_ONCE)
     pause = _SHORTEST_PAUSE
-    while waiting and not _is_over(deadline):
+    while waiting:
         for message_id in waiting - set(pulls.values()):
             pulls[_pull(grid, message_id, slots)] = message_id
-        done, _ = wait(pulls, timeout=_LONGEST_PAUSE, return_when=FIRST_COMPLETED)
-        arrived = False
-        for pull in done:
-            message_id = pulls.pop(pull)
-            if found := pull.result():
-                waiting.discard(message_id)
-                replies += found
-                arrived = True
-        pause = _SHORTEST_PAUSE if arrived else min(2 * pause, _LONGEST_PAUSE)
-        if waiting and not pulls:
-            time.sleep(pause)
+        # Not longer: pulls that block must not keep us from looking for the other replies.
+        done, _ = wait(pulls, timeout=_LONGEST_PAUSE)
+        arrived = {pulls.pop(pull): pull.result() for pull in done}
+        found = {message_id for message_id, pulled in arrived.items() if pulled}
+        replies += [reply for pulled in arrived.values() for reply in pulled]
+        waiting -= found
+        if time.monotonic() >= deadline:
+            break
+        pause = _SHORTEST_PAUSE if found else min(2 * pause, _LONGEST_PAUSE)
+        if waiting:
+            time.sleep(min(pause, max(deadline - time.monotonic(), 0)))
     return replies
-
-
-def _is_over(deadline: float | None) -> bool:
-    return deadline is not None and time.monotonic() >= deadline
 
 
 def _pull(grid: Grid, message_id: str, slots: Semaphore) -> Future[list[Message]]:
