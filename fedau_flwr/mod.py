@@ -55,11 +55,14 @@ class Contributor:
         The client's `q·N/Γ` in a weighted objective, or a function of the context.
     report : tuple[str, ...]
         Metrics that may leave the client beside its contribution.
+    store : Callable[[Context], Store]
+        Where the client keeps its state.
     """
 
     weighting: Weighting
     importance: Importance = 1.0
     report: tuple[str, ...] = ()
+    store: Callable[[Context], Store] = open_store
 
     def __post_init__(self) -> None:
         if isinstance(self.report, str):
@@ -82,7 +85,7 @@ class Contributor:
         request = Request.from_config(config)
         group = self._group(request, context)
         importance = self.importance(context) if callable(self.importance) else self.importance
-        participant = Participant(open_store(context), self.weighting)
+        participant = Participant(self.store(context), self.weighting)
         contribution = participant.contribute(
             request,
             model,
@@ -121,6 +124,8 @@ class FedAUMod:
         This client's `q·N/Γ` in a weighted objective `Σ q_n F_n / Γ`, multiplied to the update.
     report : tuple[str, ...] (default: ())
         Names of metrics in the app's reply that are sent along.
+    store : Callable[[Context], Store] (default: open_store)
+        Where the client keeps its state, if neither of the two places below will do.
 
     Notes
     -----
@@ -134,8 +139,9 @@ class FedAUMod:
         *,
         importance: Importance = 1.0,
         report: tuple[str, ...] = (),
+        store: Callable[[Context], Store] = open_store,
     ) -> None:
-        self._contributor = Contributor(weighting or FedAUWeighting(), importance, report)
+        self._contributor = Contributor(weighting or FedAUWeighting(), importance, report, store)
 
     def __call__(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         """Handle one message; all but train messages pass through."""

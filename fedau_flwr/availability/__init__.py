@@ -3,6 +3,7 @@
 from .bernoulli import Bernoulli, Independent
 from .cyclic import Cyclic
 from .grid import AvailabilityGrid
+from .host_grid import HostGrid
 from .identified_grid import IdentifiedGrid
 from .identity import answer_identity
 from .markov import Markov
@@ -16,6 +17,7 @@ __all__ = [
     "AvailabilityGrid",
     "Bernoulli",
     "Cyclic",
+    "HostGrid",
     "IdentifiedGrid",
     "Independent",
     "Markov",

@@ -1,0 +1,119 @@
+"""The ClientApp: a plain Flower client, made a client of the run's method by the plugin's mod.
+
+A node stands for one client, or hosts those that a message names in ``fedau-clients``. Under
+Flower's built-in FedAvg nothing of the plugin is in between.
+"""
+
+from __future__ import annotations
+
+from flwr.app import (
+    ArrayRecord,
+    ConfigRecord,
+    Context,
+    Error,
+    Message,
+    MessageType,
+    MetricRecord,
+    RecordDict,
+)
+from flwr.clientapp import ClientApp
+from flwr.clientapp.typing import ClientAppCallable
+from flwr.common.constant import ErrorCode
+
+from fedau_flwr import FedAUMod
+from fedau_flwr.availability import answer_identity
+from fedau_flwr.contribution import decode_all, encode
+from fedau_flwr.host import Host
+from fedau_flwr.mod import refuse
+from fedau_flwr.protocol import HOSTED, LABEL_RECORD, Refusal
+from simulations.config import RunConfig
+from simulations.worker import Worker, worker_for
+
+
+def _worker(context: Context) -> Worker:
+    return worker_for(RunConfig.parse(context.run_config))
+
+
+def participate(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+    """Apply the mod of the run's method to the train messages of a node that is one client."""
+    train = message.metadata.message_type.split(".")[0] == MessageType.TRAIN
+    if not train or context.run_config["method"] == "fedavg":
+        return call_next(message, context)
+    config = message.content["config"]
+    if HOSTED in config:
+        return call_next(message, context)
+    worker = _worker(context)
+    client = int(context.node_config["partition-id"])
+    mod = FedAUMod(
+        worker.experiment.weighting(client), store=lambda _: worker.store(client, config)
+    )
+    return mod(message, context, call_next)
+
+
+app = ClientApp(mods=[participate])
+app.query()(answer_identity)
+
+
+@app.train()
+def train(message: Message, context: Context) -> Message:
+    """Train this node's client, or the clients that the message names."""
+    worker = _worker(context)
+    model = decode_all(message.content["arrays"])
+    config = message.content["config"]
+    if HOSTED in config and context.run_config["method"] != "fedavg":
+        return _train_hosted(message, worker)
+    clients = list(config.get(HOSTED, [int(context.node_config["partition-id"])]))
+    if len(clients) == 1:
+        trained, examples = worker.train(clients[0], model, config), worker.examples(clients[0])
+    else:
+        trained, examples = worker.weighted_mean(clients, model, config)
+    if examples == 0 and context.run_config["method"] == "fedavg":
+        # Flower's FedAvg divides by the sum of the examples, which must not be 0.
+        reason = f"clients {clients} hold no samples to train on"
+        return Message(Error(ErrorCode.MOD_FAILED_PRECONDITION, reason), reply_to=message)
+    content = RecordDict(
+        {"arrays": encode(trained), "metrics": MetricRecord({"num-examples": examples})}
+    )
+    return Message(content, reply_to=message)
+
+
+def _train_hosted(message: Message, worker: Worker) -> Message:
+    """Reply with the sum of the contributions of the clients that the message names."""
+    config = message.content["config"]
+    model = decode_all(message.content["arrays"])
+    host = Host(lambda client: worker.participant(client, config))
+    try:
+        total, label = host.contribute(
+            config, model, lambda client: worker.train(client, model, config)
+        )
+    except Refusal as refusal:
+        return refuse(message, refusal)
+    content = RecordDict({"arrays": encode(total), LABEL_RECORD: label})
+    return Message(content, reply_to=message)
+
+
+@app.evaluate()
+def evaluate(message: Message, context: Context) -> Message:
+    """Evaluate the model on a range of the training and one of the test samples.
+
+    The reply has sums for each part, and the loss and correctness of each training sample where the
+    message asks for ``samples``.
+    """
+    worker = _worker(context)
+    model = decode_all(message.content["arrays"])
+    config = message.content["config"]
+    content = RecordDict()
+    for part in ("train", "test"):
+        start, stop = config[part]
+        result = worker.evaluate(model, part, start, stop)
+        total = result.total(worker.experiment.spec.num_classes)
+        content[part] = ConfigRecord(
+            {
+                "loss": total.loss_sum,
+                "correct": total.correct.tolist(),
+                "counts": total.counts.tolist(),
+            }
+        )
+        if config["samples"] and part == "train":
+            content["samples"] = ArrayRecord([result.losses, result.correct])
+    return Message(content, reply_to=message)

@@ -1,0 +1,84 @@
+"""The part of a run that server and workers derive from its settings, each for itself.
+
+Everything here is a function of the `RunConfig`, so nothing of it is ever sent: a worker knows its
+clients' data, and for `known-statistics` their probabilities, from the seed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedau_flwr import FedAUWeighting, InverseProbabilityWeighting, UnitWeighting
+from fedau_flwr.availability import Process, participation_probabilities
+from fedau_flwr.weighting import Weighting
+from simulations.config import RunConfig
+from simulations.data.arrays import Arrays
+from simulations.data.prepare import open_arrays
+from simulations.data.spec import DatasetSpec
+from simulations.data.split import Split, dirichlet_split
+from simulations.patterns import build_process
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """Data, split and participation of a run.
+
+    Parameters
+    ----------
+    config : RunConfig
+        The settings.
+    spec : DatasetSpec
+        What the paper fixes for the data set.
+    arrays : Arrays
+        Training and test set, memory-mapped.
+    split : Split
+        Which client holds which training samples.
+    probabilities : NDArray[np.float64]
+        ``p_n``: the stationary probabilities, or the level that a non-stationary pattern
+        modulates.
+    process : Process
+        Who is there in which round.
+    """
+
+    config: RunConfig
+    spec: DatasetSpec
+    arrays: Arrays
+    split: Split
+    probabilities: NDArray[np.float64]
+    process: Process
+
+    def weighting(self, client: int) -> Weighting:
+        """Return how a client turns its history into its weight under the run's method."""
+        if self.config.method == "fedau":
+            return FedAUWeighting(cutoff=self.config.cutoff or None)
+        if self.config.method == "known-statistics":
+            return InverseProbabilityWeighting(float(self.probabilities[client]))
+        return UnitWeighting()
+
+
+@lru_cache(maxsize=1)
+def open_experiment(config: RunConfig) -> Experiment:
+    """Return the experiment of `config`; the last one stays resident in this process."""
+    spec = config.spec
+    arrays = open_arrays(spec, config.data_path, seed=config.seed)
+    split = dirichlet_split(
+        arrays.train.labels,
+        num_clients=config.clients,
+        num_classes=spec.num_classes,
+        alpha=config.alpha_data,
+        seed=config.seed,
+    )
+    p = participation_probabilities(
+        split.class_shares,
+        concentration=config.alpha_participation,
+        mean=config.mean_participation,
+        floor=config.min_participation,
+        seed=config.seed,
+    )
+    process = build_process(p, config)
+    stationary = process.probability
+    return Experiment(config, spec, arrays, split, p if stationary is None else stationary, process)

@@ -1,0 +1,26 @@
+"""What ends a run before its last round."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flwr.app import Message
+from flwr.common.constant import ErrorCode
+
+
+class RunFailure(RuntimeError):
+    """The run cannot go on; the message is one sentence for the user."""
+
+
+def check_replies(replies: Sequence[Message], *, expected: int | None = None) -> None:
+    """Raise `RunFailure` if a node crashed or, where all are `expected`, is silent.
+
+    In a simulation a crash is no absence: it would bias the result without anybody noticing. A
+    client that refuses to send something is another matter.
+    """
+    for reply in replies:
+        if reply.has_error() and reply.error.code != ErrorCode.MOD_FAILED_PRECONDITION:
+            reason = " ".join((reply.error.reason or "no reason given").split()).rstrip(".")
+            raise RunFailure(f"Node {reply.metadata.src_node_id} failed: {reason}.")
+    if expected is not None and len(replies) != expected:
+        raise RunFailure(f"{expected - len(replies)} of {expected} nodes did not answer in time.")

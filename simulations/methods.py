@@ -1,0 +1,43 @@
+"""The server's side of the seven methods."""
+
+from __future__ import annotations
+
+import logging
+
+from flwr.serverapp.strategy import FedAvg, Strategy
+
+from fedau_flwr import MIFA, FedAU, FedVARP
+from fedau_flwr.availability import AvailabilityGrid, HostGrid
+from simulations.config import RunConfig
+
+
+def build_strategy(config: RunConfig, grid: AvailabilityGrid) -> Strategy:
+    """Return the strategy of a run over the nodes of `grid`, which must be known by now."""
+    if config.method == "fedavg":
+        return _built_in()
+    options = {
+        "num_clients": config.clients,
+        "server_learning_rate": config.global_lr,
+        "client_numbers": grid.client_numbers,
+        "hosts": grid.roster if isinstance(grid, HostGrid) else None,
+    }
+    if config.method == "mifa":
+        return MIFA(**options)
+    if config.method == "fedvarp":
+        return FedVARP(**options)
+    participants = config.method == "average-participating"
+    return FedAU(**options, divisor="participants" if participants else "clients")
+
+
+def _built_in() -> FedAvg:
+    """Return Flower's own FedAvg as it is; it takes what comes, since a thin round is normal."""
+    logger = logging.getLogger("flwr")
+    level = logger.level
+    # It warns about the evaluation that is left out, which here the round loop does.
+    logger.setLevel(logging.ERROR)
+    try:
+        return FedAvg(
+            fraction_evaluate=0.0, min_train_nodes=0, min_evaluate_nodes=0, min_available_nodes=0
+        )
+    finally:
+        logger.setLevel(level)
