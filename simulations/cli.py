@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from itertools import product
 from pathlib import Path
@@ -13,14 +14,15 @@ import typer
 from rich.console import Console
 
 from simulations.config import MAY_CHANGE, ConfigError, RunConfig
-from simulations.data.prepare import prepare
-from simulations.data.spec import DATASETS, METHODS, DataError, dataset
+from simulations.data.command import app as data_app
+from simulations.data.spec import METHODS, DataError
 from simulations.failures import RunFailure
 from simulations.launch import Resources, run_all
 from simulations.options import run_options
 from simulations.run_directory import RunDirectory
 from simulations.summary import comparison, label
 
+TABLE_WIDTH = 120
 FAILED, USER_ERROR, INTERRUPTED = 1, 2, 130
 
 MakeResources = Callable[[], Resources]
@@ -42,12 +44,6 @@ def sentences() -> Iterator[None]:
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _settings(values: dict[str, Any], **changes: Any) -> RunConfig:
-    """Return a run config with the command line's own places for data and runs."""
-    config = {**values, **changes}
-    return RunConfig(**{**config, "data_dir": config["data_dir"] or str(Path.cwd() / "data")})
-
-
 def _directory(name: str) -> Path:
     now = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
     return Path.cwd() / "runs" / f"{now}-{name}"
@@ -62,11 +58,11 @@ def _end(outcomes: list[dict[str, Any]]) -> None:
 def run(values: dict[str, Any], resources: MakeResources) -> None:
     """Run one experiment; Ctrl-C stops it after the round with a checkpoint.
 
-    The data are in ./data and the results in a new directory in ./runs unless said otherwise.
+    The results go to a new directory in ./runs unless said otherwise.
     """
     with sentences():
         name = f"{values['method']}-{values['dataset']}-seed{values['seed']}"
-        config = _settings(values, run_dir=values["run_dir"] or str(_directory(name)))
+        config = RunConfig(**{**values, "run_dir": values["run_dir"] or str(_directory(name))})
         _end(run_all([config], resources(), Console(), where=Path(config.run_dir), reports=True))
 
 
@@ -108,8 +104,9 @@ def compare(
             for seed, method in product(_seeds(seeds), methods.split(","))
         ]
         outcomes = run_all(configs, resources(), console, where=parent)
+        wide = Console(width=max(console.width, TABLE_WIDTH))
         for table in comparison([Path(config.run_dir) for config in configs[: len(outcomes)]]):
-            console.print(table)
+            wide.print(table)
         _end(outcomes)
 
 
@@ -123,9 +120,9 @@ def _variant(values: dict[str, Any], parent: Path, method: str, seed: int) -> Ru
                 f"methods has {method!r}, but a cutoff goes with fedau, as in fedau:50 or fedau:0."
             )
         changes["cutoff"] = int(cutoff)
-    config = _settings(values, run_dir=str(parent), **changes)
+    config = RunConfig(**{**values, **changes})
     folder = label(config).replace(" K=", "-").replace("∞", "infinity")
-    return _settings(values, run_dir=str(parent / f"{folder}-seed{seed}"), **changes)
+    return replace(config, run_dir=str(parent / f"{folder}-seed{seed}"))
 
 
 def _seeds(text: str) -> list[int]:
@@ -140,32 +137,9 @@ def _seeds(text: str) -> list[int]:
     return seeds
 
 
-def prepare_data(
-    name: Annotated[str, typer.Argument(help=f"One of {', '.join(DATASETS)}.")],
-    data_dir: Annotated[Path, typer.Option(help="Where the array files go.")] = Path("data"),
-    source: Annotated[
-        Path | None,
-        typer.Option("--from", help="Folder or archive with the official files; else a download."),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the synthetic data set.")] = 1,
-) -> None:
-    """Build the array files of a data set."""
-    with sentences():
-        folder = prepare(dataset(name), data_dir.expanduser().resolve(), source=source, seed=seed)
-        typer.echo(f"{dataset(name).title} is in {folder}.")
-
-
 def register(app: typer.Typer) -> None:
     """Add the suite's commands."""
     commands: tuple[Callable[..., None], ...] = (run, compare, resume)
     for command in commands:
         app.command()(command)
-    data = typer.Typer(help="Data sets.", no_args_is_help=True)
-    data.command("prepare")(prepare_data)
-
-    # One command alone would become `fedau data` itself.
-    @data.callback()
-    def _data() -> None:
-        """Build data sets."""
-
-    app.add_typer(data, name="data")
+    app.add_typer(data_app, name="data")

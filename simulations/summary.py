@@ -87,12 +87,17 @@ def _by_class(groups: dict[str, list[Summary]], directory: Path) -> Table:
     if len(order) > SHOWN_CLASSES:
         half = SHOWN_CLASSES // 2
         order = np.concatenate([order[:half], order[-half:]])
-    table = Table("test accuracy of", *(config.spec.classes[number] for number in order))
-    table.title = f"by class, seed {config.seed}"
-    table.add_row("(participation)", *(f"{100 * participation[n]:.1f}" for n in order))
-    for name, runs in groups.items():
-        same = [run.final["test_class_accuracy"] for run in runs if run.config.seed == config.seed]
-        table.add_row(name, *(_spread([values[number] for values in same]) for number in order))
+    table = Table("class", "its owners come", *(name.replace("-", "-\n") for name in groups))
+    table.title = f"test accuracy by class, seed {config.seed}"
+    for number in order:
+        cells = [
+            _spread([run.final["test_class_accuracy"][number]])
+            for runs in groups.values()
+            for run in runs
+            if run.config.seed == config.seed
+        ]
+        share = f"{100 * participation[number]:.1f} %"
+        table.add_row(config.spec.classes[number], share, *cells)
     return table
 
 
