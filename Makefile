@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 export FLWR_TELEMETRY_ENABLED := 0
+export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: setup lint test demo format clean
 
