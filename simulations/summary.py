@@ -27,7 +27,8 @@ def last_rounds(rounds: int) -> int:
 class Summary:
     """A finished run: its settings, and its metrics as means over the last rounds.
 
-    A run that diverged has NaN where a loss was no number; its accuracy is what it was.
+    Of a run that diverged it is the last report: the model stays as it is from there on. NaN stands
+    for what is no number.
     """
 
     config: RunConfig
@@ -41,10 +42,11 @@ class Summary:
         config, metrics = run.config(), run.metrics()
         if not metrics:
             raise ValueError(f"{directory} holds no results yet.")
-        end = metrics[-1]["round"]
-        window = [e for e in metrics if e["round"] > end - last_rounds(config.rounds)]
+        end, status = metrics[-1]["round"], run.outcome()["status"]
+        rounds = 1 if status == "diverged" else last_rounds(config.rounds)
+        window = [e for e in metrics if e["round"] > end - rounds]
         final = {key: np.mean([_floats(e[key]) for e in window], axis=0) for key in VALUES}
-        return cls(config, run.outcome()["status"], final)
+        return cls(config, status, final)
 
 
 def _floats(value: Any) -> NDArray[np.float64]:
