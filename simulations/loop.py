@@ -76,6 +76,7 @@ class RoundLoop:
         self._round = 0
         self._seconds = 0.0
         self._uncounted = 0
+        self._training: list[float] = []
         self._safe = -1
         self._pace = _Pace(0)
 
@@ -100,6 +101,7 @@ class RoundLoop:
         while self._round < self._config.rounds:
             started = time.monotonic()
             self._one_round()
+            self._training.append(time.monotonic() - started)
             self._round += 1
             last = self._round == self._config.rounds
             broken = self._broken()
@@ -187,9 +189,11 @@ class RoundLoop:
                 "round": self._round,
                 **measurement.metrics(),
                 **self._record.since_last_report(self._round),
+                "round_seconds": round(float(np.median(self._training)), 4),
                 "seconds": round(self._seconds, 3),
             }
         )
+        self._training.clear()
         train, test = measurement.train, measurement.test
         log.info(
             "Round %d/%d: train %.1f %% (loss %.3f), test %.1f %% (loss %.3f); %s",

@@ -7,8 +7,10 @@
     One JSON object per evaluation, in the order of rounds: ``round`` (how many are done),
     ``train_loss``, ``train_accuracy``, ``test_loss``, ``test_accuracy`` (over the whole sets),
     ``train_class_accuracy``, ``test_class_accuracy`` (lists by class), ``participants`` (mean
-    number per round since the last object), ``counted`` (of these, those in the sum), ``seconds``
-    (of training and evaluation so far, over all attempts). What is not a finite number is null.
+    number per round since the last object), ``counted`` (of these, those in the sum),
+    ``round_seconds`` (median time of a round since the last object, evaluation left out),
+    ``seconds`` (of training and evaluation so far, over all attempts). What is not a finite number
+    is null.
 ``participation.npz``
     ``probability`` [N] (``p_n``), ``class_shares`` [N, C], ``sizes`` [N] (samples), ``counted``
     [N] (rounds in which a client was in the sum), ``participated`` [N]; the path itself is a

@@ -6,10 +6,8 @@ user's own Flower configuration and a SuperLink that is running already are left
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -25,12 +23,12 @@ import tomli_w
 
 from simulations.config import ConfigError, RunConfig
 from simulations.failures import RunFailure
+from simulations.processes import end_tree
 from simulations.run_directory import RunDirectory
 
 CLONE = Path(__file__).resolve().parents[1]
 CONNECTION = "fedau"
 START_SECONDS = 60.0
-STOP_SECONDS = 30.0
 _LONGEST_TEMP = 40
 """Ray puts sockets below its directory, and the path of a socket has 107 characters at most."""
 
@@ -104,8 +102,13 @@ class SuperLink:
             )
             try:
                 self._follow(submission, run, follow)
+            except BaseException:
+                last = (run.progress() or {}).get("round", 0)
+                sentence = f"The run was broken off; go on with `fedau resume {run.path}`."
+                run.finish("failed", last, sentence)
+                raise
             finally:
-                _end(submission)
+                end_tree(submission)
         changed = run.outcome_file.exists() and run.outcome_file.stat().st_mtime_ns != before
         outcome = run.outcome()
         if not changed or outcome["status"] == "running":
@@ -186,19 +189,8 @@ class SuperLink:
 
     def _stop(self) -> None:
         if self._process is not None:
-            _end(self._process)
+            end_tree(self._process)
         shutil.rmtree(self._home, ignore_errors=True)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process that leads its own group, and what is left of the group."""
-    if process.poll() is None:
-        process.send_signal(signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(STOP_SECONDS)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 def _program(name: str) -> str:
