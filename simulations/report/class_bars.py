@@ -58,6 +58,6 @@ def class_bars(panel: Panel) -> Figure | None:
 
 def _names(runs: list[Run], places: NDArray[np.int64]) -> list[str]:
     if len({run.seed for run in runs}) > 1:
-        return [f"no. {place + 1}" for place in places]
+        return [f"no.{place + 1}" for place in places]
     classes = runs[0].summary.config.spec.classes
     return [classes[number] for number in class_order(runs[0])[places]]

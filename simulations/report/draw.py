@@ -45,7 +45,7 @@ def draw_runs(runs: Sequence[Run], out: Path, *, kinds: Sequence[str] = KINDS) -
     """Draw runs into the directory `out`."""
     for kind in kinds:
         if kind not in KINDS:
-            raise ConfigError(f"kinds has {kind!r}, but must be of {', '.join(KINDS)}.")
+            raise ConfigError(f"kinds has {kind!r}, but each must be one of {', '.join(KINDS)}.")
     return [path for name, figure in figures(runs, kinds) for path in save(figure, out / name)]
 
 

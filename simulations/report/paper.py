@@ -10,9 +10,9 @@ import csv
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from simulations.config import RunConfig
+from simulations.invocation import method_settings
 from simulations.report.setting import Setting
 
 _FILE = Path(__file__).with_name("paper.csv")
@@ -51,12 +51,6 @@ def published(setting: Setting) -> Published | None:
     """
     pattern = "cyclic" if setting.pattern.startswith("cyclic") else setting.pattern
     return _published().get(replace(setting, pattern=pattern, augmentation="per-image"))
-
-
-def method_settings(text: str) -> dict[str, Any]:
-    """Return the keys of the run config that a method means; fedau:K has its cutoff."""
-    name, colon, cutoff = text.partition(":")
-    return {"method": name, "cutoff": int(cutoff)} if colon else {"method": name}
 
 
 @cache

@@ -20,12 +20,11 @@ from simulations.report.plot_style import (
     new_mosaic,
     save,
 )
+from simulations.report.studies import FLOORS, MEANS
 
 SHOWN_PATTERNS = ("bernoulli", "markov", "cyclic")
 SHOWN_ROUNDS = 400
 SHOWN_CLIENTS = 20
-FLOORS = (0.02, 0.01, 0.005, 0.001, 0.0)
-MEANS = (0.1, 0.01, 0.001)
 _SMALLEST = 1e-8
 """Without a floor probabilities reach 1e-300; what is below is drawn at the left edge."""
 

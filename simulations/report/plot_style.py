@@ -16,6 +16,7 @@ FORMATS = ("png", "svg")
 
 _SOLID, _DASHED, _DOTTED, _DASH_DOT = "-", (0, (5, 2)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5))
 _LONG, _DASH_DOT_DOT, _WIDE = (0, (9, 2)), (0, (4, 1.5, 1, 1.5, 1, 1.5)), (0, (2, 3))
+_UNEVEN = (0, (7, 1.5, 3, 1.5))
 
 _BY_METHOD: dict[str, tuple[str, Any, str]] = {
     "fedau K=50": ("#0072B2", _SOLID, ""),
@@ -25,7 +26,7 @@ _BY_METHOD: dict[str, tuple[str, Any, str]] = {
     "fedvarp": ("#009E73", _LONG, "\\\\"),
     "mifa": ("#CC79A7", _DASH_DOT_DOT, "++"),
     "known-statistics": ("#000000", _WIDE, "--"),
-    "fedavg": ("#8C510A", _DASHED, "oo"),
+    "fedavg": ("#8C510A", _UNEVEN, "oo"),
 }
 _OTHERS = list(_BY_METHOD.values())
 
@@ -114,6 +115,9 @@ def legend_below(figure: Figure, axes: Axes, *, columns: int = 4) -> None:
 def save(figure: Figure, path: Path) -> list[Path]:
     """Write a figure as PNG and SVG; `path` is without the ending."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    # Laid out once: doing it again for the second format would take as long as the drawing.
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
     written = []
     for ending in FORMATS:
         target = path.with_name(f"{path.name}.{ending}")

@@ -129,7 +129,7 @@ def by_class(panel: Panel) -> Table | None:
     table = Table(
         f"classes-{panel.name}",
         f"Test accuracy in % by class, from frequent to rare: {panel.title}",
-        ["method", *(names if one_seed else [f"no. {place + 1}" for place in places])],
+        ["method", *(names if one_seed else [f"no.{place + 1}" for place in places])],
     )
     present = np.mean([class_participation(run)[places] for run in runs], axis=0)
     table.rows.append(["(participation)", *(Spread(100 * value) for value in present)])

@@ -5,10 +5,14 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+import rich.box
 import rich.table
+
+_WIDE = 10
+_LONG_NAME = 12
 
 
 @dataclass(frozen=True)
@@ -88,13 +92,25 @@ class Table:
         return file.getvalue()
 
     def rich(self) -> rich.table.Table:
-        """Return the table for a terminal."""
+        """Return the table for a terminal, where many columns leave no room for the spreads."""
         table = rich.table.Table(
-            *self.header, title=self.title, caption=self.remark or None, title_justify="left"
+            title=self.title,
+            caption=self.remark or None,
+            title_justify="left",
+            caption_justify="left",
+            box=rich.box.SIMPLE_HEAD,
+            padding=(0, 1, 0, 0),
         )
+        for name in self.header:
+            table.add_column(name, no_wrap=len(name) < _LONG_NAME, overflow="fold")
         for row in self.rows:
-            table.add_row(*(str(cell) for cell in row))
+            cells = [_mean(cell) for cell in row] if len(row) > _WIDE else row
+            table.add_row(*(str(cell) for cell in cells))
         return table
+
+
+def _mean(cell: Cell) -> Cell:
+    return replace(cell, std=None) if isinstance(cell, Spread) else cell
 
 
 def _escaped(cell: Cell) -> str:

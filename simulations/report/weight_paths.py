@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from fedau_flwr import FedAUWeighting
 from fedau_flwr.weight_state import WeightStates
 from simulations.config import RunConfig
 from simulations.experiment import open_experiment
-from simulations.report.plot_style import legend_below, new_mosaic
+from simulations.report.plot_style import legend_below, new_mosaic, save
+from simulations.summary import label
 
 PROBABILITY = 0.527
 """Of the frequent client that the paper shows."""
@@ -45,6 +47,14 @@ def replay_weights(config: RunConfig) -> dict[str, NDArray[Any]]:
         "tracked_weights": weights,
         "weight": states.weight,
     }
+
+
+def draw_replayed(config: RunConfig, out: Path) -> list[Path]:
+    """Draw the weights of a run without its training, as PNG and SVG."""
+    title = f"{label(config)}, {config.spec.title}, {config.pattern}, seed {config.seed}"
+    figure = weight_paths(replay_weights(config), title)
+    name = f"weights-{config.dataset}-{config.pattern}"
+    return [] if figure is None else save(figure, out / name)
 
 
 def weight_paths(record: Mapping[str, NDArray[Any]], title: str) -> Figure | None:

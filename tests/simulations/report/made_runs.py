@@ -1,6 +1,6 @@
 """Run directories made by hand, with numbers that a test can foresee."""
 
-import json
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -13,20 +13,25 @@ from simulations.run_directory import RunDirectory, save_arrays
 CLASSES = 10
 
 
-def made_run(
-    path: Path,
+def made_run(path: Path, **options) -> RunDirectory:
+    """Write the directory of a run; options that are settings of a run are its settings."""
+    own = {f.name for f in fields(RunConfig)} & options.keys()
+    settings = {"run_dir": str(path), **{name: options.pop(name) for name in own}}
+    return made_from(RunConfig(**settings), **options)
+
+
+def made_from(
+    config: RunConfig,
     *,
     accuracy=lambda t: 0.5,
     loss=lambda t: 1.0,
     status: str = "finished",
     until: int | None = None,
-    clients: dict | None = None,
+    final_clients: dict | None = None,
     participation: dict | None = None,
     class_accuracy=None,
-    **settings,
 ) -> RunDirectory:
     """Write the directory of a run whose train accuracy is 0.1 above its test accuracy."""
-    config = RunConfig(**{"run_dir": str(path), **settings})
     run = RunDirectory.open(config)
     last = until or config.rounds
     for number in range(1, last + 1):
@@ -50,8 +55,8 @@ def made_run(
     run.finish(status, last, f"made {status}")
     if participation is not None:
         save_arrays(run.participation_file, participation)
-    if clients is not None:
-        save_arrays(run.clients_file, clients)
+    if final_clients is not None:
+        save_arrays(run.clients_file, final_clients)
     return run
 
 
@@ -83,7 +88,3 @@ def participation_of(probability, *, cutoff=None, rounds=0, shares=None, seed=0)
             "tracked_weights": np.array(weights),
         }
     return arrays
-
-
-def read_json(path: Path) -> dict:
-    return json.loads(path.read_text())
