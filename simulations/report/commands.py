@@ -204,7 +204,7 @@ def search(
 
         if plan.run(run_all):
             found = plan.table()
-            console.print(found.rich())
+            console.print(found.rich(), soft_wrap=True)
             write([found], parent)
         end(outcomes)
 

@@ -11,6 +11,7 @@ from simulations.config import ConfigError
 from simulations.report.draw import draw_runs
 from simulations.report.results import tables, write
 from simulations.report.runs import Run, read_runs
+from simulations.report.table import Table
 
 
 def present(
@@ -27,8 +28,13 @@ def show_tables(runs: Sequence[Run], where: Path, console: Console) -> list[Path
     several = sum(table.name.startswith("classes-") for table in found) > 1
     for table in found:
         if not (several and table.name.startswith("classes-")):
-            console.print(table.rich())
+            show(table, console)
     return _written(lambda: write(found, where), where, console)
+
+
+def show(table: Table, console: Console) -> None:
+    """Print a table; on a narrow terminal its lines are broken rather than cut off."""
+    console.print(table.rich(), soft_wrap=True)
 
 
 def show_plots(

@@ -40,7 +40,7 @@ def accuracy(runs: Sequence[Run]) -> Table:
     """Return train and test accuracy by setting, the paper's beside ours where settings match."""
     shown = varying(run.setting for run in runs)
     numbers = ["train accuracy", "test accuracy"]
-    names = ["data set", "participation", *map(display_name, shown), "method", *numbers]
+    names = ["data set", "pattern", *map(display_name, shown), "method", *numbers]
     papers = [f"paper: {name}" for name in numbers]
     table = Table(
         "accuracy",
@@ -85,7 +85,7 @@ def spread(runs: Sequence[Run]) -> Table | None:
     table = Table(
         "spread",
         "Standard deviation over clients, accuracy in %",
-        ["data set", "participation", *map(display_name, shown), "method", *numbers]
+        ["data set", "pattern", *map(display_name, shown), "method", *numbers]
         + [f"paper: {name}" for name in numbers],
         remark="Mean ± standard deviation over seeds, of the final model.",
     )

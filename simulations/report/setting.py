@@ -27,7 +27,7 @@ class Setting:
     """
 
     dataset: str = _named("data set")
-    pattern: str = _named("participation")
+    pattern: str = _named("pattern")
     method: str = _named("method")
     clients: int = _named("N")
     rounds: int = _named("rounds", within=("dataset",))

@@ -12,7 +12,7 @@ import rich.box
 import rich.table
 
 _WIDE = 10
-_LONG_NAME = 12
+_LONGEST = 24
 
 
 @dataclass(frozen=True)
@@ -101,11 +101,13 @@ class Table:
             box=rich.box.SIMPLE_HEAD,
             padding=(0, 1, 0, 0),
         )
-        for name in self.header:
-            table.add_column(name, no_wrap=len(name) < _LONG_NAME, overflow="fold")
-        for row in self.rows:
-            cells = [_mean(cell) for cell in row] if len(row) > _WIDE else row
-            table.add_row(*(str(cell) for cell in cells))
+        rows = [[_mean(cell) for cell in row] if len(row) > _WIDE else row for row in self.rows]
+        for place, name in enumerate(self.header):
+            # A header may be broken between words, a number may not.
+            width = max((len(str(row[place])) for row in rows), default=0)
+            table.add_column(name, min_width=min(width, _LONGEST))
+        for row in rows:
+            table.add_row(*(str(cell) for cell in row))
         return table
 
 

@@ -18,7 +18,7 @@ def test_accuracy_is_of_the_last_200_rounds_and_over_seeds(tmp_path):
     made_run(tmp_path / "2", accuracy=lambda t: 0.74 if t > 9_800 else 1.0, seed=2, **CIFAR)
     table = accuracy(find_runs(tmp_path))
     assert table.header == [
-        "data set", "participation", "method", "train accuracy", "test accuracy",
+        "data set", "pattern", "method", "train accuracy", "test accuracy",
         "paper: train accuracy", "paper: test accuracy", "train loss", "seeds",
     ]  # fmt: skip
     assert [[str(cell) for cell in row] for row in table.rows] == [
