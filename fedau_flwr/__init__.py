@@ -1,15 +1,22 @@
 """FedAU for Flower: unbiased federated averaging when clients come and go."""
 
+from .availability import AvailabilityGrid, Bernoulli, Cyclic, Markov, Trace, answer_identity
 from .memory import MIFA, FedVARP
 from .mixin import FedAUMixin
 from .mod import FedAUMod
 from .optimisers import FedAUAdagrad, FedAUAdam, FedAUAvgM, FedAUYogi
+from .privacy import AdaptiveNorm, GaussianPrivacy, PrivacyBudget
+from .secure import SecureSum, SecureSumMod
 from .strategy import FedAU
 from .weight_state import WeightState
 from .weighting import FedAUWeighting, InverseProbabilityWeighting, UnitWeighting
 
 __all__ = [
     "MIFA",
+    "AdaptiveNorm",
+    "AvailabilityGrid",
+    "Bernoulli",
+    "Cyclic",
     "FedAU",
     "FedAUAdagrad",
     "FedAUAdam",
@@ -19,7 +26,14 @@ __all__ = [
     "FedAUWeighting",
     "FedAUYogi",
     "FedVARP",
+    "GaussianPrivacy",
     "InverseProbabilityWeighting",
+    "Markov",
+    "PrivacyBudget",
+    "SecureSum",
+    "SecureSumMod",
+    "Trace",
     "UnitWeighting",
     "WeightState",
+    "answer_identity",
 ]

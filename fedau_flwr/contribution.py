@@ -100,7 +100,8 @@ def difference(update: Arrays, memory: Arrays | None) -> Arrays:
 
 def with_placeholders(contribution: Arrays, model: Arrays) -> Arrays:
     """Return the contribution in the model's order, zeros for arrays that are not averaged."""
+    extra = {name: value for name, value in contribution.items() if name not in model}
     return {
         name: contribution[name] if name in contribution else np.zeros_like(value)
         for name, value in model.items()
-    }
+    } | extra

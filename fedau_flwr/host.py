@@ -16,6 +16,7 @@ from flwr.app import ConfigRecord
 
 from .contribution import with_placeholders
 from .participant import Participant
+from .preparation import Preparation
 from .protocol import HOSTED, Refusal, hosted_requests
 from .store import Arrays
 
@@ -42,13 +43,16 @@ class Host:
         A client that cannot contribute (its update is not finite) is left out and said to be;
         if none can, the host refuses as a whole.
         """
+        preparation = Preparation.from_config(config)
         total: Arrays = {}
         included = []
         refusals = []
         for client, request in hosted_requests(config).items():
             participant = self._participant(client)
             try:
-                contribution = participant.contribute(request, model, partial(train, client))
+                contribution = participant.contribute(
+                    request, model, partial(train, client), preparation=preparation
+                )
             except Refusal as refusal:
                 log.error("Client %d: %s", client, refusal)
                 refusals.append(refusal)

@@ -73,4 +73,5 @@ class Ledger:
         # own must not share its number with the next one from the same checkpoint.
         number = max(attempts[-1][0] + 1, time.time_ns() // 1_000_000)
         self.attempts = [*attempts, (number, self.round + 1)]
-        self.counted = dict(state["counted"])
+        # A checkpoint kept as JSON has its keys as strings.
+        self.counted = {int(client): last for client, last in state["counted"].items()}

@@ -22,6 +22,7 @@ from flwr.common.constant import ErrorCode
 
 from .contribution import decode_all, encode, with_placeholders
 from .participant import Participant
+from .preparation import Preparation
 from .protocol import GROUP, LABEL_RECORD, Refusal, Request
 from .state_directory import StateDirectory
 from .store import Arrays, ContextStore, Store
@@ -86,7 +87,12 @@ class Contributor:
         importance = self.importance(context) if callable(self.importance) else self.importance
         participant = Participant(self.store(context), self.weighting)
         contribution = participant.contribute(
-            request, model, train, importance=importance, group=group
+            request,
+            model,
+            train,
+            importance=importance,
+            group=group,
+            preparation=Preparation.from_config(config),
         )
         return with_placeholders(contribution, model), group
 

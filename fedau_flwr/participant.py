@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from .contribution import difference, local_update, scaled
+from .preparation import Preparation
 from .protocol import COUNTED, Refusal, Request
 from .store import Arrays, Store, Version
 from .weight_state import StateError, WeightState
@@ -66,6 +67,7 @@ class Participant:
         *,
         importance: float = 1.0,
         group: str | None = None,
+        preparation: Preparation | None = None,
     ) -> Arrays:
         """Train, and return what this client adds to the sum; its state is stored by then."""
         with self.turn(request) as turn:
@@ -75,6 +77,8 @@ class Participant:
             else:
                 weight = turn.state.weight if group is None else request.groups[group]
                 contribution = scaled(update, importance * weight)
+            if preparation is not None:
+                contribution = preparation.apply(contribution, request)
             self.finish(turn, contribution)
         return contribution
 

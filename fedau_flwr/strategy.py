@@ -22,8 +22,12 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 
 from .contribution import decode_all, encode, is_averaged, wire_dtype
+from .delivery import PunctualGrid
 from .groups import Groups
 from .ledger import Ledger
+from .preparation import WITHIN, Preparation
+from .privacy.gaussian import GaussianPrivacy
+from .privacy.noise import add_noise
 from .protocol import COUNTED, HOSTED
 from .store import Arrays
 from .summation import PlainSum, Round, Sum, Summation
@@ -64,6 +68,9 @@ class FedAU(FedAvg):
         running round, see `fedau_flwr.host`.
     summation : Summation | None (default: None)
         How contributions become a sum; plain addition by default.
+    privacy : GaussianPrivacy | None (default: None)
+        Clip contributions and put noise on their sum: the server's own, or under a secure
+        sum the clients'.
     **options
         Options of Flower's `FedAvg`. Here `min_*_nodes` default to 0, since a thin round is
         normal, and `fraction_evaluate` to 0.0, since replies to it carry example counts.
@@ -82,6 +89,7 @@ class FedAU(FedAvg):
         client_numbers: Mapping[int, int] | None = None,
         hosts: Callable[[int], list[int]] | None = None,
         summation: Summation | None = None,
+        privacy: GaussianPrivacy | None = None,
         **options: Any,
     ) -> None:
         if not isinstance(num_clients, int) or num_clients < 1:
@@ -110,12 +118,21 @@ class FedAU(FedAvg):
         self.client_numbers: Mapping[int, int] = client_numbers or {}
         self.hosts = hosts
         self.summation = summation or PlainSum()
+        if groups and self.summation.secure:
+            raise ValueError(
+                f"groups is {dict(groups)!r}, but must be empty with "
+                f"{type(self.summation).__name__}: a group's label would leave the client in clear."
+            )
+        if privacy is not None and privacy.adaptive and numpy_clients:
+            raise ValueError("privacy must have a fixed norm with numpy_clients=True.")
+        self.privacy = privacy
         self.ledger = Ledger()
         self._timeout = float(DEFAULT_TTL)
         self._offset = 0
         self._round: Round | None = None
         self._names: list[str] = []
         self._asked: dict[int, list[int]] = {}
+        self._group_weights: dict[str, float] = {}
         self._opened_at = 0.0
 
     memory = False
@@ -144,8 +161,13 @@ class FedAU(FedAvg):
         """Run `num_rounds` rounds; after `load_state_dict` they follow those of the checkpoint."""
         self._timeout = timeout
         self._offset = self.ledger.round
+        if self.privacy is not None and (left := self.privacy.rounds_left(num_rounds)) < num_rounds:
+            log.warning("The privacy budget has room for %d of %d rounds.", left, num_rounds)
+            num_rounds = left
         try:
-            return super().start(grid, initial_arrays, num_rounds, timeout, *args, **kwargs)
+            return super().start(
+                PunctualGrid(grid), initial_arrays, num_rounds, timeout, *args, **kwargs
+            )
         finally:
             self._offset = 0
 
@@ -162,11 +184,16 @@ class FedAU(FedAvg):
         deadline = self.round_timeout or self._timeout
         self._round = Round(
             number=self.ledger.round,
-            model=model,
+            model=self._summed(model),
             order=lambda node: self.client_numbers.get(node, node),
             grid=grid,
             timeout=deadline,
         )
+        if self.privacy is not None and not self.privacy.allows_round():
+            log.warning("The privacy budget is spent: nobody is asked in this round.")
+            self._asked = {}
+            return self.summation.open(self._round, [])
+        self._group_weights = self.groups.weights()
         nodes = self._present(grid, self.fraction_train, self.min_train_nodes)
         self._asked = {node: self._clients(node) for node in nodes}
         messages = [
@@ -187,10 +214,16 @@ class FedAU(FedAvg):
     def _participation(self, clients: list[int]) -> dict[str, Any]:
         """Return what this round's message says to the clients of one node."""
         requests = [
-            self.ledger.request(client, memory=self.memory, groups=self.groups.weights())
+            self.ledger.request(client, memory=self.memory, groups=self._group_weights)
             for client in clients
         ]
         config: dict[str, Any] = {**requests[0].to_config()}
+        if self.privacy is not None:
+            config |= Preparation(
+                norm=self.privacy.norm,
+                noise_std=self.privacy.sum_std,
+                bit_std=self.privacy.bit_std,
+            ).to_config()
         if self.hosts:
             config[HOSTED] = clients
             config[COUNTED] = [-1 if r.counted is None else r.counted for r in requests]
@@ -231,6 +264,7 @@ class FedAU(FedAvg):
         replies = replies if isinstance(replies, list) else list(replies)
         result = self.summation.close(this, self._expected(replies))
         self._check_finite(result)
+        bits = self._private(result)
         counted = [
             client
             for node in result.nodes
@@ -241,15 +275,42 @@ class FedAU(FedAvg):
         if self.groups:
             self.groups.advance(group for group in result.groups if group in self.groups)
         self._log_round(this, result, len(counted))
-        model = self.step(this.model, result.total, len(counted))
+        if self.privacy is not None and result.total is not None:
+            self.privacy.released(bits, len(counted))
+        model = {name: value for name, value in this.model.items() if name != WITHIN}
+        model = self.step(model, result.total, len(counted))
         self._round = None
         return encode(dict(zip(self._names, model.values(), strict=True))), self._metrics(result)
+
+    def _summed(self, model: Arrays) -> Arrays:
+        """Return what is summed up: the model's arrays, and the bit for an adaptive norm."""
+        if self.privacy is None or self.privacy.bit_std is None:
+            return model
+        return {**model, WITHIN: np.zeros((), np.float32)}
+
+    def _private(self, result: Sum) -> float | None:
+        """Put noise on a plain sum, and take the sum of the bits out of it."""
+        if self.privacy is None or result.total is None:
+            return None
+        stds = {WITHIN: self.privacy.bit_std or 0.0}
+        if not self.summation.secure:
+            rng = np.random.default_rng()
+            for name, value in result.total.items():
+                std = stds.get(name, self.privacy.sum_std)
+                (result.total[name],) = add_noise([value], std, rng)
+        bits = result.total.pop(WITHIN, None)
+        return None if bits is None else float(bits)
 
     def _expected(self, replies: list[Message]) -> list[Message]:
         """Drop, in place, replies of nodes that were not asked in this round."""
         for reply in [r for r in replies if r.metadata.src_node_id not in self._asked]:
-            reason = reply.error.reason if reply.has_error() else "it was not asked in this round"
-            log.warning("Rejected a reply of node %d: %s.", reply.metadata.src_node_id, reason)
+            if reply.has_error():  # the SuperLink's own, for a node that does not answer any more
+                log.debug("A reply is missing: %s", reply.error.reason)
+            else:
+                log.warning(
+                    "Rejected a reply of node %d: it was not asked in this round.",
+                    reply.metadata.src_node_id,
+                )
             replies.remove(reply)
         return replies
 
@@ -288,8 +349,8 @@ class FedAU(FedAvg):
             record.metric_records["metrics"][self.weighted_by_key] = 1.0
         try:
             return self.train_metrics_aggr_fn(result.metrics, self.weighted_by_key)
-        except KeyError as missing:
-            log.warning("Reported metrics are ignored: not every reply holds %s.", missing)
+        except (KeyError, ValueError) as odd:
+            log.warning("Reported metrics are ignored, since replies differ in them: %s.", odd)
             return None
 
     def configure_evaluate(
@@ -311,12 +372,15 @@ class FedAU(FedAvg):
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a checkpoint needs beside the model to go on as if it had not stopped."""
-        return {"ledger": self.ledger.state_dict(), "groups": self.groups.state_dict()}
+        state = {"ledger": self.ledger.state_dict(), "groups": self.groups.state_dict()}
+        return state | ({"privacy": self.privacy.state_dict()} if self.privacy else {})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint, as a new attempt that starts with the round after it."""
         self.ledger.load_state_dict(state["ledger"])
         self.groups.load_state_dict(state["groups"])
+        if self.privacy is not None:
+            self.privacy.load_state_dict(state["privacy"])
 
 
 def moved(model: Arrays, direction: Arrays, rate: float) -> Arrays:

@@ -79,6 +79,9 @@ class Sum:
 class Summation(ABC):
     """How contributions become a sum."""
 
+    secure = False
+    """Whether replies hold nothing but masked values: no label, and the noise in their share."""
+
     def open(self, this: Round, messages: list[Message]) -> list[Message]:
         """Prepare a round; returns the train messages that are to be sent."""
         del this
@@ -115,8 +118,9 @@ class PlainSum(Summation):
                 # A decoded array can be a view of the message's own bytes.
                 result.total = {name: np.array(value) for name, value in contribution.items()}
             else:
-                for name, value in contribution.items():
-                    result.total[name] += value
+                with np.errstate(over="ignore"):  # the strategy says what becomes of it
+                    for name, value in contribution.items():
+                        result.total[name] += value
             _take_extras(node, reply.content, result)
         return result
 

@@ -78,14 +78,11 @@ class Resources:
             return min(self.worker_count, config.clients)
         return math.ceil(config.clients / config.clients_per_node)
 
-    @contextmanager
-    def superlink(self, device: str) -> Iterator[SuperLink]:
-        """Start a SuperLink for runs on `device`."""
-        gpus = self.gpus(device)
+    def superlink(self, device: str) -> SuperLink:
+        """Return a SuperLink, yet to be started, for runs on `device`."""
         # A cluster that is there already has its own number of cores.
         cores = 0 if os.environ.get("RAY_ADDRESS") else self.workers
-        with SuperLink(port=self.port, gpus=gpus, workers=cores) as link:
-            yield link
+        return SuperLink(port=self.port, gpus=self.gpus(device), workers=cores)
 
 
 def check(config: RunConfig) -> None:
@@ -133,9 +130,10 @@ def run_all(
     configs = list(configs)
     for config in configs:
         check(config)
+    superlink = resources.superlink(configs[0].device)
     console.print(f"The results go to {where}.", highlight=False, soft_wrap=True)
     outcomes = []
-    with _orderly_end(), resources.superlink(configs[0].device) as link:
+    with _orderly_end(), superlink as link:
         for config in configs:
             with ExitStack() as stack:
                 followers: list[_Display | EventFiles] = [

@@ -39,11 +39,11 @@ def end_tree(process: subprocess.Popen[bytes]) -> None:
     tree = descendants(process.pid) if process.poll() is None else set()
     _signal({process.pid, *tree} if process.poll() is None else tree, signal.SIGTERM)
     deadline = time.monotonic() + GRACE_SECONDS
-    while (process.poll() is None or _alive(tree)) and time.monotonic() < deadline:
+    while (process.poll() is None or alive(tree)) and time.monotonic() < deadline:
         time.sleep(0.05)
-        for pid in _alive(tree):
+        for pid in alive(tree):
             tree |= descendants(pid)
-    _signal(_alive(tree), signal.SIGKILL)
+    _signal(alive(tree), signal.SIGKILL)
     if process.poll() is None:
         process.kill()
     process.wait()
@@ -55,7 +55,8 @@ def _signal(pids: set[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def _alive(pids: set[int]) -> set[int]:
+def alive(pids: set[int]) -> set[int]:
+    """Return those that have not ended yet."""
     if not pids:
         return set()
     listing = subprocess.run(

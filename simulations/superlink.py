@@ -173,6 +173,9 @@ class SuperLink:
 
     def _environment(self) -> dict[str, str]:
         return {
+            # Without them a run starts a quarter faster: no workers that nobody uses, no metrics.
+            "RAY_prestart_worker_first_driver": "0",
+            "RAY_enable_metrics_collection": "0",
             **os.environ,
             # Flower starts its parts by name.
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),

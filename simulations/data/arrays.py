@@ -22,6 +22,12 @@ Images = NDArray[np.uint8]
 Labels = NDArray[np.int64]
 
 
+def default_data_dir() -> Path:
+    """Return where data sets are kept unless told otherwise, outside of any checkout."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "fedau" / "data"
+
+
 @dataclass(frozen=True)
 class Part:
     """Images and labels of the training or of the test set."""

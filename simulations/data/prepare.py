@@ -28,15 +28,18 @@ def prepare(
     DataError
         If files are missing, cannot be fetched, or are not what they should be.
     """
-    if spec.name == "synthetic":
+    try:
+        if spec.name == "synthetic":
+            if source is not None:
+                raise DataError(f"--from is {source}, but the synthetic set is made from a seed.")
+            return _prepare_synthetic(spec, data_dir, seed)
         if source is not None:
-            raise DataError(f"--from is {source}, but the synthetic set is made from a seed alone.")
-        return _prepare_synthetic(spec, data_dir, seed)
-    if source is not None:
-        return _prepare_from(spec, data_dir, source, download=False)
-    data_dir.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=".download-", dir=data_dir) as scratch:
-        return _prepare_from(spec, data_dir, Path(scratch), download=True)
+            return _prepare_from(spec, data_dir, source, download=False)
+        data_dir.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=".download-", dir=data_dir) as scratch:
+            return _prepare_from(spec, data_dir, Path(scratch), download=True)
+    except OSError as error:
+        raise DataError(f"data-dir {data_dir} cannot be written: {error}.") from error
 
 
 def folder_of(spec: DatasetSpec, data_dir: Path, *, seed: int = 1) -> Path:
@@ -110,7 +113,7 @@ def _prepare_from(spec: DatasetSpec, data_dir: Path, given: Path, *, download: b
             except DataError:
                 raise
             except (OSError, RuntimeError) as error:
-                reason = str(error).split("\n", 1)[0].rstrip(".")
+                reason = str(error).split("\n", 1)[0].split(". ", 1)[0].rstrip(".")
                 if download:
                     raise DataError(
                         f"{spec.title} could not be downloaded ({reason}): {by_hand}."

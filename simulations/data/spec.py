@@ -191,9 +191,10 @@ SYNTHETIC = DatasetSpec(
     model=ModelLayout((64, 10), pool=4),
     augmentation=Augmentation(),
     rounds=200,
-    # Found by the paper's two-stage grid search, by the training loss at round 200 over two seeds.
+    # The paper's two-stage search, by the training loss at round 200 over two seeds; of losses
+    # within 0.3 % of each other the smaller step was taken.
     step_sizes=_step_sizes(
-        (0.178, 1), (0.178, 1), (0.178, 10), (0.178, 1), (0.178, 1.78), (0.178, 1)
+        (0.178, 1), (0.178, 1), (0.316, 5.62), (0.178, 1), (0.178, 1), (0.178, 1)
     ),
 )
 

@@ -39,6 +39,15 @@ class Split:
         """Clients that hold no sample."""
         return np.flatnonzero(self.sizes == 0)
 
+    def notice(self) -> str | None:
+        """Say in one sentence that some clients are empty, if so."""
+        if len(self.empty) == 0:
+            return None
+        return (
+            f"{len(self.empty)} of {len(self)} clients hold no training sample and contribute a "
+            f"zero update when they participate; fewer clients or a larger alpha-data avoid this."
+        )
+
 
 def dirichlet_split(
     labels: NDArray[np.int64], *, num_clients: int, num_classes: int, alpha: float, seed: int

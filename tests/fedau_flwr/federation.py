@@ -1,127 +1,75 @@
-"""A federation in one process: real strategies, real ClientApps, a grid between them."""
+"""Small federations in one process: real strategies, real ClientApps, a grid between them."""
 
-from __future__ import annotations
-
-import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import numpy as np
-from flwr.app import (
-    Array,
-    ArrayRecord,
-    ConfigRecord,
-    Context,
-    Error,
-    Message,
-    MetricRecord,
-    RecordDict,
-)
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.serverapp import Grid
 
 from fedau_flwr import FedAUMod
+from tests.in_process_grid import InProcessGrid
+
+Arrays = dict[str, np.ndarray]
 
 
-class InProcessGrid(Grid):
-    """Delivers messages to ClientApps; `present` and `lost` say who is there and who is heard."""
+class Federation(InProcessGrid):
+    """Shows the nodes of the clients in `present`, and loses the replies of those in `lost`."""
 
-    def __init__(self, apps: dict[int, ClientApp], **run_config):
-        self.apps = apps
-        self.contexts = {
-            node: Context(1, node, {"partition-id": node}, RecordDict(), dict(run_config))
-            for node in apps
-        }
-        self.present = set(apps)
+    def __init__(self, app: ClientApp, clients: int, run_config=None):
+        super().__init__(app, clients, run_config)
+        self.present = set(range(clients))
         self.lost: set[int] = set()
-        self.sent: list[Message] = []
         self.replies: list[Message] = []
 
-    def set_run(self, run):
-        raise NotImplementedError
+    def number(self, node_id: int) -> int:
+        return self.contexts[node_id].node_config["partition-id"]
 
-    @property
-    def run(self):
-        raise NotImplementedError
-
-    def create_message(self, content, message_type, dst_node_id, group_id, ttl=None):
-        raise NotImplementedError
-
-    def get_node_ids(self) -> Iterable[int]:
-        return list(self.present)
-
-    def push_messages(self, messages):
-        raise NotImplementedError
-
-    def pull_messages(self, message_ids):
-        raise NotImplementedError
+    def get_node_ids(self):
+        return [node for node in self.contexts if self.number(node) in self.present]
 
     def send_and_receive(self, messages, *, timeout=None):
-        self.sent = list(messages)
-        self.replies = [
-            reply
-            for message in self.sent
-            if (reply := self.deliver(message)).metadata.src_node_id not in self.lost
-        ]
+        replies = super().send_and_receive(messages, timeout=timeout)
+        self.replies = [r for r in replies if self.number(r.metadata.src_node_id) not in self.lost]
         return list(self.replies)
 
-    def deliver(self, message: Message) -> Message:
-        node = message.metadata.dst_node_id
-        try:
-            return self.apps[node](copy.deepcopy(message), self.contexts[node])
-        except Exception as error:
-            return Message(Error(code=2, reason=str(error)), reply_to=message)
+    def play(self, strategy, server_round: int, model: ArrayRecord) -> ArrayRecord:
+        """Run one round, as Flower's own loop does."""
+        messages = strategy.configure_train(server_round, model, ConfigRecord(), self)
+        replies = self.send_and_receive(messages, timeout=60)
+        arrays, self.metrics = strategy.aggregate_train(server_round, replies)
+        return arrays
 
 
-def run_round(strategy, grid: InProcessGrid, number: int, model: ArrayRecord) -> ArrayRecord:
-    replies = grid.send_and_receive(
-        strategy.configure_train(number, model, ConfigRecord(), grid), timeout=60
-    )
-    arrays, _ = strategy.aggregate_train(number, replies)
-    return model if arrays is None else arrays
-
-
-def app_training(train: Callable[[dict[str, np.ndarray], int], dict], mods) -> ClientApp:
-    """Return a Message-API app whose training is `train(arrays, server_round)`."""
-    app = ClientApp(mods=mods)
+def training_app(train: Callable[[int, Arrays, int], Arrays], mods=None) -> ClientApp:
+    """Return a Message-API app that trains with `train(client, arrays, server_round)`."""
+    app = ClientApp(mods=[FedAUMod()] if mods is None else mods)
 
     @app.train()
     def run(message: Message, context: Context) -> Message:
-        arrays = {k: v.numpy() for k, v in message.content["arrays"].items()}
-        trained = train(arrays, message.content["config"]["server-round"])
-        content = RecordDict(
-            {
-                "arrays": ArrayRecord({k: Array(np.asarray(v)) for k, v in trained.items()}),
-                "metrics": MetricRecord({"num-examples": 17, "train_loss": 0.25}),
-            }
-        )
+        arrays = {name: array.numpy() for name, array in message.content["arrays"].items()}
+        config = message.content["config"]
+        trained = train(context.node_config["partition-id"], arrays, config["server-round"])
+        metrics = MetricRecord({"num-examples": 17, "train_loss": 0.25})
+        content = RecordDict({"arrays": record(**trained), "metrics": metrics})
         return Message(content, reply_to=message)
 
     return app
 
 
-def towards(target, rate=0.1, steps=1):
-    """Return a training function: gradient steps on ½‖x − target‖²."""
+def towards(targets, rate: float = 0.1) -> Callable[[int, Arrays, int], Arrays]:
+    """Return training functions for `½‖x − targets[client]‖²`, one gradient step each."""
 
-    def train(arrays, server_round):
+    def train(client, arrays, server_round):
         del server_round
-        x = arrays["x"].copy()
-        for _ in range(steps):
-            x -= np.asarray(rate * (x - target), x.dtype)
-        return {**arrays, "x": x}
+        x = arrays["x"]
+        return {**arrays, "x": x - np.asarray(rate * (x - targets[client]), x.dtype)}
 
     return train
 
 
-def quadratic_federation(targets, rate=0.1, mod=FedAUMod, **run_config) -> InProcessGrid:
-    """Return one client per target, node ids 1, 2, …"""
-    return InProcessGrid(
-        {
-            node: app_training(towards(target, rate), [mod()])
-            for node, target in enumerate(targets, 1)
-        },
-        **run_config,
-    )
-
-
 def record(**arrays) -> ArrayRecord:
-    return ArrayRecord({k: Array(np.asarray(v)) for k, v in arrays.items()})
+    return ArrayRecord({name: Array(np.asarray(value)) for name, value in arrays.items()})
+
+
+def values(model: ArrayRecord) -> Arrays:
+    return {name: array.numpy() for name, array in model.items()}

@@ -65,6 +65,8 @@ def test_an_empty_client_keeps_the_shares_it_was_drawn_with():
     assert len(result.empty) > 0
     np.testing.assert_array_equal(result.class_shares[result.empty], kappa[result.empty])
     assert all(len(result.client(n)) == 0 for n in result.empty)
+    assert result.notice().startswith(f"{len(result.empty)} of 30 clients hold no training sample")
+    assert split().notice() is None
 
 
 def test_a_hundred_thousand_clients_take_no_time():

@@ -1,0 +1,117 @@
+"""A grid whose deadlines hold.
+
+Flower's grid of a deployment looks for replies every three seconds, and when the upload of one
+reply broke off it waits minutes for the missing part, with all others behind it. Here each
+reply is fetched on its own, and one that does not come in time is left behind.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable
+from concurrent.futures import Future, wait
+from threading import Semaphore, Thread
+from typing import Any
+
+from flwr.app import Message, RecordDict
+from flwr.serverapp import Grid
+
+_PULLS_AT_ONCE = 16
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5
+
+
+class PunctualGrid(Grid):
+    """Does what `grid` does, but returns from `send_and_receive` when the time is up."""
+
+    def __init__(self, grid: Grid) -> None:
+        self._grid = grid
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._grid, name)
+
+    def set_run(self, run: Any) -> None:
+        """Set the run this grid operates in."""
+        self._grid.set_run(run)
+
+    @property
+    def run(self) -> Any:
+        """Run information."""
+        return self._grid.run
+
+    def create_message(
+        self,
+        content: RecordDict,
+        message_type: str,
+        dst_node_id: int,
+        group_id: str,
+        ttl: float | None = None,
+    ) -> Message:
+        """Create a message."""
+        return self._grid.create_message(content, message_type, dst_node_id, group_id, ttl)
+
+    def get_node_ids(self) -> Iterable[int]:
+        """Return the ids of the connected nodes."""
+        return self._grid.get_node_ids()
+
+    def get_nodes(self) -> Iterable[Any]:
+        """Return the connected nodes."""
+        return self._grid.get_nodes()
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Send messages."""
+        return self._grid.push_messages(messages)
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Return the replies that are there."""
+        return self._grid.pull_messages(message_ids)
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> list[Message]:
+        """Send messages and return the replies that arrive within `timeout` seconds."""
+        return send_and_receive(self._grid, messages, timeout)
+
+
+def send_and_receive(
+    grid: Grid, messages: Iterable[Message], timeout: float | None = None
+) -> list[Message]:
+    """Send messages over `grid` and return the replies that arrive within `timeout` seconds."""
+    waiting = {message_id for message_id in grid.push_messages(messages) if message_id}
+    deadline = math.inf if timeout is None else time.monotonic() + timeout
+    replies: list[Message] = []
+    pulls: dict[Future[list[Message]], str] = {}
+    slots = Semaphore(_PULLS_AT_ONCE)
+    pause = _SHORTEST_PAUSE
+    while waiting:
+        for message_id in waiting - set(pulls.values()):
+            pulls[_pull(grid, message_id, slots)] = message_id
+        # Not longer: pulls that block must not keep us from looking for the other replies.
+        done, _ = wait(pulls, timeout=_LONGEST_PAUSE)
+        arrived = {pulls.pop(pull): pull.result() for pull in done}
+        found = {message_id for message_id, pulled in arrived.items() if pulled}
+        replies += [reply for pulled in arrived.values() for reply in pulled]
+        waiting -= found
+        if time.monotonic() >= deadline:
+            break
+        pause = _SHORTEST_PAUSE if found else min(2 * pause, _LONGEST_PAUSE)
+        if waiting:
+            time.sleep(min(pause, max(deadline - time.monotonic(), 0)))
+    return replies
+
+
+def _pull(grid: Grid, message_id: str, slots: Semaphore) -> Future[list[Message]]:
+    """Fetch one reply in a thread that nobody has to wait for, not even the interpreter's end."""
+    future: Future[list[Message]] = Future()
+
+    def run() -> None:
+        try:
+            with slots:
+                found = list(grid.pull_messages([message_id]))
+        except Exception as error:
+            future.set_exception(error)
+        else:
+            future.set_result(found)
+
+    Thread(target=run, daemon=True).start()
+    return future

@@ -1,0 +1,130 @@
+"""Real numbers as elements of a ring that wraps around at 2^32 or 2^64.
+
+A value becomes an integer multiple of `step`. The step is a power of two, so that a multiple of
+it is exact as a float and turning it into a ring element and back changes nothing: what a client
+remembers as sent is what the server gets.
+"""
+
+from dataclasses import dataclass
+from math import ceil, floor, isfinite, log2, sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.floating[Any]]
+Ring = NDArray[np.unsignedinteger[Any]]
+
+_RINGS: dict[int, np.dtype[Any]] = {32: np.dtype(np.uint32), 64: np.dtype(np.uint64)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixedPoint:
+    """A grid of `bits`-bit values over ±`value_range`, of which `max_cohort` can be added.
+
+    Parameters
+    ----------
+    value_range : float
+        Values beyond it are clipped, and counted. Applies to what a client sends, that is
+        after weighting.
+    bits : int
+        Bits per value, sign included; at most 25 on the ring of 2^32 and 53 on that of 2^64,
+        where floats are exact.
+    ring_bits : int
+        32 or 64.
+    max_cohort : int
+        The largest number of clients whose values are ever added.
+    """
+
+    value_range: float = 8.0
+    bits: int = 22
+    ring_bits: int = 32
+    max_cohort: int = 1000
+
+    def __post_init__(self) -> None:
+        if not isfinite(self.value_range) or not 1e-9 <= self.value_range <= 1e9:
+            raise ValueError(f"value_range={self.value_range} must be between 1e-9 and 1e9.")
+        if self.ring_bits not in _RINGS:
+            raise ValueError(f"ring_bits={self.ring_bits} must be 32 or 64.")
+        most = 25 if self.ring_bits == 32 else 53
+        if not 2 <= self.bits <= most:
+            raise ValueError(
+                f"bits={self.bits} must be from 2 to {most} on the ring of 2^{self.ring_bits}."
+            )
+        if self.max_cohort < 2:
+            raise ValueError(f"max_cohort={self.max_cohort} must be at least 2.")
+        if self.max_cohort * self.top >= 2 ** (self.ring_bits - 1):
+            raise ValueError(
+                f"bits={self.bits} could overflow: max_cohort={self.max_cohort} values of up to "
+                f"{self.top} steps sum to {self.max_cohort * self.top}, but the ring of "
+                f"2^{self.ring_bits} holds sums below {2 ** (self.ring_bits - 1)}; use fewer bits "
+                f"or ring_bits=64."
+            )
+
+    @property
+    def step(self) -> float:
+        """The distance of neighbouring grid values, a power of two."""
+        return float(2.0 ** ceil(log2(self.value_range / 2 ** (self.bits - 1))))
+
+    @property
+    def top(self) -> int:
+        """The largest grid value in steps."""
+        return floor(self.value_range / self.step)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of ring elements."""
+        return _RINGS[self.ring_bits]
+
+    def rounding_error(self, size: int) -> float:
+        """Bound the L2 distance that rounding moves a vector of `size` values."""
+        return self.step * sqrt(size)
+
+    def round(self, values: ArrayLike, rng: np.random.Generator) -> tuple[Floats, int]:
+        """Round to the grid, up or down at random so that the expectation is exact.
+
+        Values that are on the grid stay as they are. Returns the grid values and how many values
+        were clipped.
+        """
+        given = np.asarray(values)
+        steps = np.asarray(np.multiply(given, 1 / self.step, dtype=np.float64))
+        if not np.isfinite(steps).all():
+            raise ValueError("a value to be summed is not finite")
+        clipped = int(np.count_nonzero(np.abs(steps) > self.value_range / self.step))
+        np.clip(steps, -self.top, self.top, out=steps)
+        grid = np.floor(steps)
+        steps -= grid
+        grid += rng.random(grid.shape) < steps
+        grid *= self.step
+        exact = np.float32 if self.bits <= 25 and given.dtype.itemsize <= 4 else np.float64
+        return grid.astype(exact, copy=False), clipped
+
+    def add_noise(self, grid: Floats, std: float, rng: np.random.Generator) -> tuple[Floats, int]:
+        """Add Gaussian noise that is rounded to the grid itself; count what leaves the range.
+
+        The sum is then exactly that of the grid values plus noise that knows nothing of them. The
+        noise has to be four steps wide at least: from there on rounded and true Gaussian noise
+        cannot be told apart.
+        """
+        if std < 4 * self.step:
+            raise ValueError(
+                f"noise of {std} must be at least four steps of the grid ({4 * self.step}); "
+                "use more bits."
+            )
+        noise = np.rint(rng.normal(0.0, std / self.step, np.shape(grid))) * self.step
+        noisy, pushed = self.round(noise + grid, rng)
+        return noisy.astype(grid.dtype, copy=False), pushed
+
+    def to_ring(self, grid: ArrayLike, *, clients: int = 1) -> Ring:
+        """Turn values on the grid, sums over `clients`, into ring elements, unchanged."""
+        steps = np.multiply(grid, 1 / self.step, dtype=np.float64)
+        whole = np.rint(steps)
+        if not np.array_equal(whole, steps) or np.abs(whole).max(initial=0) > clients * self.top:
+            raise ValueError("a value is not on the grid; round it first")
+        return whole.astype(np.int64).astype(self.dtype)
+
+    def from_ring(self, total: Ring) -> NDArray[np.float64]:
+        """Turn a sum of ring elements back into numbers."""
+        signed = total.view(np.dtype(f"i{self.ring_bits // 8}")).astype(np.float64)
+        signed *= self.step
+        return signed

@@ -1,0 +1,106 @@
+"""How much privacy a training has spent, and when it must stop.
+
+The guarantee is per client: (ε, δ) bounds what anyone who sees all models can learn about whether
+one client's contributions were in the sums or were zero.
+
+Nothing is gained from "sampling" here. Amplification by sampling needs participants that are drawn
+at random by someone who keeps the draw secret. In this package clients come and go by themselves:
+who took part is known to the server, and no probability is known to anyone. Every round is
+therefore charged in full, for a client that takes part in all of them.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from math import isfinite
+
+from flwr.supercore.privacy_accounting import (
+    GaussianPrivacyEvent,
+    NeighboringRelation,
+    PrivacyConfig,
+    SamplingMethod,
+)
+from flwr.supercore.privacy_accounting.rdp_accountant import RdpAccountant
+
+
+class PrivacyBudget:
+    """An (ε, δ) budget over Gaussian sums, by Flower's Rényi accountant.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The guarantee that the whole training must keep.
+
+    Examples
+    --------
+    ``if not budget.allows(z): stop`` before a round, ``budget.charge(z)`` once its sum is released.
+    """
+
+    def __init__(self, epsilon: float, delta: float) -> None:
+        if not isfinite(epsilon) or epsilon <= 0:
+            raise ValueError(f"epsilon={epsilon} must be positive and finite.")
+        if not 0 < delta < 1:
+            raise ValueError(f"delta={delta} must be strictly between 0 and 1.")
+        self.epsilon = epsilon
+        self.delta = delta
+        self._rounds: Counter[float] = Counter()
+        self._accountant()
+
+    @property
+    def spent(self) -> float:
+        """The ε of the rounds charged so far."""
+        return self._epsilon(self._rounds)
+
+    def allows(self, noise_multiplier: float) -> bool:
+        """Say whether one more round keeps within the budget."""
+        return self._allows(noise_multiplier, 1)
+
+    def charge(self, noise_multiplier: float) -> None:
+        """Account for one released sum."""
+        self._rounds[noise_multiplier] += 1
+
+    def rounds(self, noise_multiplier: float) -> int:
+        """Return how many more rounds the budget allows: the run stops before the next one."""
+        least, most = 0, 1
+        while self._allows(noise_multiplier, most):
+            least, most = most, 2 * most
+        while most - least > 1:
+            middle = (least + most) // 2
+            if self._allows(noise_multiplier, middle):
+                least = middle
+            else:
+                most = middle
+        return least
+
+    def state(self) -> dict[str, int]:
+        """Return the rounds charged so far by noise multiplier, for a checkpoint."""
+        return {repr(noise): count for noise, count in self._rounds.items()}
+
+    def restore(self, state: Mapping[str, int]) -> None:
+        """Go on from a checkpoint."""
+        self._rounds = Counter({float(noise): count for noise, count in state.items()})
+
+    def _allows(self, noise_multiplier: float, rounds: int) -> bool:
+        return self._epsilon(self._rounds + Counter({noise_multiplier: rounds})) <= self.epsilon
+
+    def _epsilon(self, rounds: Mapping[float, int]) -> float:
+        if not rounds:
+            return 0.0
+        accountant = self._accountant()
+        for noise, count in rounds.items():
+            event = GaussianPrivacyEvent(noise_multiplier=noise, sample_size=1, population_size=1)
+            accountant.compose(event, count)
+        return accountant.get_epsilon(self.delta)
+
+    def _accountant(self) -> RdpAccountant:
+        config = PrivacyConfig(
+            target_delta=self.delta,
+            population_size=1,
+            neighboring_relation=NeighboringRelation.ADD_OR_REMOVE_ONE,
+            sampling_method=SamplingMethod.NO_AMPLIFICATION,
+        )
+        try:
+            return RdpAccountant(config)
+        except ImportError:
+            raise ImportError(
+                "A privacy budget needs the extra 'privacy': pip install 'fedau-flwr[privacy]'."
+            ) from None

@@ -1,0 +1,56 @@
+"""Gaussian noise on the sum, added by the server or split over the clients.
+
+The noise on the sum has the standard deviation ``noise_multiplier · norm``. With a plain sum the
+server adds it. With a secure sum the clients do, so that nobody ever holds the sum without noise:
+each adds a share large enough for the smallest sum that can be unmasked. A sum over more clients
+carries more noise than promised, never less.
+
+The generators are numpy's, seeded from the system: good noise, but not meant to withstand someone
+who sees some of its output. In a sum, nobody does.
+"""
+
+from collections.abc import Sequence
+from math import isfinite, sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.floating[Any]]
+
+
+def sum_std(noise_multiplier: float, norm: float) -> float:
+    """Return the standard deviation of the noise on the sum."""
+    for name, value in (("noise_multiplier", noise_multiplier), ("norm", norm)):
+        if not isfinite(value) or value <= 0:
+            raise ValueError(f"{name}={value} must be positive and finite.")
+    return noise_multiplier * norm
+
+
+def share_std(std: float, *, survivors: int, colluding: int = 0) -> float:
+    """Return the standard deviation of one client's share: ``std / sqrt(survivors - colluding)``.
+
+    Parameters
+    ----------
+    std : float
+        What the noise on the sum must have at least.
+    survivors : int
+        The smallest number of clients over which the sum can be unmasked, that is the cohort less
+        the dropouts that are tolerated (`SecureClient.least_survivors`).
+    colluding : int
+        How many of these may tell the server their own share of the noise.
+    """
+    if survivors <= colluding or colluding < 0:
+        raise ValueError(
+            f"survivors={survivors} must be more than colluding={colluding}, "
+            "and neither can be negative."
+        )
+    return std / sqrt(survivors - colluding)
+
+
+def add_noise(arrays: Sequence[Floats], std: float, rng: np.random.Generator) -> list[Floats]:
+    """Return `arrays` with independent Gaussian noise on every value."""
+    return [
+        (array + rng.normal(0.0, std, np.shape(array))).astype(np.asarray(array).dtype)
+        for array in arrays
+    ]

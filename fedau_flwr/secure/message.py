@@ -1,0 +1,144 @@
+"""Messages of the four exchanges: flat records of integers, strings, bytes, and lists of them.
+
+Every message names its exchange and its round. Whoever reads one checks both first, so that a
+message of another round or out of order is refused before anything in it is looked at.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self
+
+from .errors import RefusalError
+
+Value = int | str | bytes | list[int] | list[bytes]
+Message = dict[str, Value]
+
+KEY_BYTES = 32
+
+
+class Exchange(StrEnum):
+    """The four exchanges, in order."""
+
+    KEYS = "keys"
+    SHARES = "shares"
+    MASKED = "masked"
+    UNMASK = "unmask"
+
+
+@dataclass(frozen=True)
+class RoundId:
+    """One round of one attempt of one training."""
+
+    run: str
+    attempt: int
+    round: int
+
+    def begin(self, exchange: Exchange) -> Message:
+        """Return the head that every message of `exchange` has in this round."""
+        return {
+            "exchange": exchange.value,
+            "run": self.run,
+            "attempt": self.attempt,
+            "round": self.round,
+        }
+
+    def binding(self, *parties: int) -> bytes:
+        """Encode the round and `parties` without ambiguity, to bind keys and ciphertexts."""
+        return json.dumps([self.run, self.attempt, self.round, *parties]).encode()
+
+    def follows(self, earlier: "RoundId | None") -> bool:
+        """Say whether a client that began `earlier` may begin this round."""
+        if earlier is None or earlier.run != self.run:
+            return True
+        return (self.attempt, self.round) > (earlier.attempt, earlier.round)
+
+    @classmethod
+    def of(cls, message: Mapping[str, object], exchange: Exchange) -> Self:
+        """Read the round of a message that has to belong to `exchange`."""
+        kind = message.get("exchange")
+        if kind != exchange.value:
+            known = kind if kind in list(Exchange) else "unknown"
+            raise RefusalError(f"a message of the exchange '{exchange}' was due, not '{known}'")
+        run, attempt, number = (message.get(key) for key in ("run", "attempt", "round"))
+        if not isinstance(run, str) or type(attempt) is not int or type(number) is not int:
+            raise RefusalError("the message does not say which round it belongs to")
+        return cls(run, attempt, number)
+
+    def check(self, message: Mapping[str, object], exchange: Exchange) -> None:
+        """Refuse `message` unless it belongs to this round and to `exchange`."""
+        other = self.of(message, exchange)
+        if other != self:
+            raise RefusalError(
+                f"the message belongs to round {other.round} (attempt {other.attempt}), "
+                f"not to round {self.round} (attempt {self.attempt})"
+            )
+
+
+def read_int(message: Mapping[str, object], key: str) -> int:
+    """Read an integer."""
+    value = message.get(key)
+    if type(value) is not int:
+        raise RefusalError(f"'{key}' is missing or no integer")
+    return value
+
+
+def read_bytes(message: Mapping[str, object], key: str, size: int) -> bytes:
+    """Read a byte string of exactly `size` bytes."""
+    value = message.get(key)
+    if not isinstance(value, bytes) or len(value) != size:
+        raise RefusalError(f"'{key}' is missing or not {size} bytes long")
+    return value
+
+
+def read_ids(message: Mapping[str, object], key: str) -> list[int]:
+    """Read a list of distinct client ids."""
+    value = message.get(key)
+    if not isinstance(value, list) or any(type(item) is not int for item in value):
+        raise RefusalError(f"'{key}' is missing or no list of client ids")
+    if len(set(value)) != len(value):
+        raise RefusalError(f"'{key}' names a client twice")
+    return value
+
+
+def read_blobs(message: Mapping[str, object], key: str, size: int, count: int) -> list[bytes]:
+    """Read a list of exactly `count` byte strings of `size` bytes each."""
+    value = message.get(key)
+    if not isinstance(value, list) or len(value) != count:
+        raise RefusalError(f"'{key}' is missing or does not hold {count} entries")
+    if any(not isinstance(item, bytes) or len(item) != size for item in value):
+        raise RefusalError(f"'{key}' holds an entry that is not {size} bytes long")
+    return value
+
+
+def dump(message: Mapping[str, Value]) -> bytes:
+    """Serialise a flat record."""
+    return json.dumps({key: _to_json(value) for key, value in message.items()}).encode()
+
+
+def load(data: bytes) -> Message:
+    """Read what `dump` wrote."""
+    return {key: _from_json(kind, value) for key, (kind, value) in json.loads(data).items()}
+
+
+def _to_json(value: Value) -> tuple[str, object]:
+    if isinstance(value, bytes):
+        return "bytes", value.hex()
+    if isinstance(value, list) and value and isinstance(value[0], bytes):
+        return "blobs", [item.hex() for item in _blobs(value)]
+    return "plain", value
+
+
+def _from_json(kind: str, value: object) -> Value:
+    if kind == "bytes" and isinstance(value, str):
+        return bytes.fromhex(value)
+    if kind == "blobs" and isinstance(value, list):
+        return [bytes.fromhex(item) for item in value]
+    if isinstance(value, int | str | list):
+        return value
+    raise ValueError("the stored state of a secure round is damaged")
+
+
+def _blobs(values: Iterable[object]) -> list[bytes]:
+    return [value for value in values if isinstance(value, bytes)]

@@ -1,0 +1,224 @@
+"""`SecureSum`: the server's side of a secure sum, for any strategy of this package."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from flwr.app import ConfigRecord, Message, MessageType, RecordDict
+
+from ..contribution import is_averaged, wire_dtype
+from ..delivery import send_and_receive
+from ..fixed_point import FixedPoint
+from ..preparation import Preparation
+from ..protocol import COUNTED, HOSTED, Request
+from ..summation import Round, Sum, Summation
+from .errors import VoidRoundError
+from .graph import Topology
+from .message import Message as Fields
+from .message import RoundId
+from .mod import RECORD, REPORT, VECTOR
+from .payload import Payload
+from .server import SecureRound
+
+log = logging.getLogger("flwr.fedau")
+
+Answer = TypeVar("Answer")
+
+
+class SecureSum(Summation):
+    """Adds up contributions without seeing any: ``FedAU(..., summation=SecureSum())``.
+
+    Clients need `SecureSumMod`. Keys and shares are exchanged before the train messages go out,
+    shares are revealed after the replies came in; each of these exchanges has `exchange_timeout`
+    seconds, and training has the round's. A round in which too few clients are left is void: it
+    counts nobody, and the model stays as after an empty round.
+
+    Parameters
+    ----------
+    fixed_point : FixedPoint (default: FixedPoint())
+        Range, precision and ring of the values.
+    min_cohort : int (default: 3)
+        A sum over fewer clients is void; the clients have a minimum of their own.
+    topology : Topology (default: Topology())
+        Who shares secrets with whom, and how many dropouts that allows.
+    exchange_timeout : float (default: 60.0)
+        Seconds for an exchange other than training.
+    report_clipping : bool (default: False)
+        Ask for the fraction of values beyond the range, summed up like everything else.
+    seed : int | None (default: None)
+        Makes the random rounding, and so the sum, repeat from run to run.
+    """
+
+    secure = True
+
+    def __init__(
+        self,
+        *,
+        fixed_point: FixedPoint | None = None,
+        min_cohort: int = 3,
+        topology: Topology | None = None,
+        exchange_timeout: float = 60.0,
+        report_clipping: bool = False,
+        seed: int | None = None,
+    ) -> None:
+        if min_cohort < 2:
+            raise ValueError(f"min_cohort={min_cohort} must be at least 2.")
+        if not exchange_timeout > 0:
+            raise ValueError(f"exchange_timeout={exchange_timeout} must be > 0 seconds.")
+        self.fixed_point = fixed_point or FixedPoint()
+        self.min_cohort = min_cohort
+        self.topology = topology or Topology()
+        self.exchange_timeout = exchange_timeout
+        self.report_clipping = report_clipping
+        self.seed = seed
+        self.clipped: float | None = None
+        self._secure: SecureRound | None = None
+        self._payload: Payload | None = None
+        self._refused: dict[int, str] = {}
+
+    def open(self, this: Round, messages: list[Message]) -> list[Message]:
+        """Exchange keys and shares; returns the train messages of those who dealt shares."""
+        self._secure, self._refused, self.clipped = None, {}, None
+        if not messages:
+            return []
+        self._check_cohort(messages)
+        self._payload = Payload(
+            shapes=tuple(v.shape for v in this.model.values() if is_averaged(v.dtype)),
+            fixed_point=self.fixed_point,
+            report_clipping=self.report_clipping,
+        )
+        secure = SecureRound(
+            _round_id(messages[0]),
+            size=self._payload.size,
+            dtype=self.fixed_point.dtype,
+            min_cohort=self.min_cohort,
+            topology=self.topology,
+        )
+        try:
+            nodes = [message.metadata.dst_node_id for message in messages]
+            first = self._exchange(this, dict.fromkeys(nodes, secure.keys_request()))
+            self._refused |= secure.collect_keys(first)
+            second = self._exchange(this, secure.shares_requests())
+            self._refused |= secure.collect_shares(second)
+        except VoidRoundError as void:
+            log.warning("Round %d is void: %s.", this.number, void)
+            return []
+        self._secure = secure
+        return self._train_messages(messages, secure.masked_requests())
+
+    def close(self, this: Round, replies: list[Message]) -> Sum:
+        """Add up the masked vectors and have the masks removed from the sum."""
+        secure, payload = self._secure, self._payload
+        self._secure = None
+        result = Sum(rejected=self._refused)
+        if secure is None or payload is None:
+            return result
+        masked = self._read(replies, result, _vector)
+        hosted = {node: fields.pop("hosted", []) for node, (fields, _) in masked.items()}
+        replies.clear()
+        try:
+            result.rejected |= secure.collect_masked(masked)
+            revealed = self._exchange(this, secure.unmask_requests())
+            total, refused = secure.collect_unmask(revealed)
+        except VoidRoundError as void:
+            log.warning("Round %d is void: %s.", this.number, void)
+            return result
+        # A client that failed to unmask is in the sum all the same.
+        for node, reason in refused.items():
+            log.warning("Node %d did not unmask: %s.", node, reason)
+        for node in secure.counted:
+            result.rejected.pop(node, None)
+        arrays, clipped = payload.decode(total)
+        averaged = {n: v.dtype for n, v in this.model.items() if is_averaged(v.dtype)}
+        result.total = {
+            name: array.astype(wire_dtype(dtype))
+            for (name, dtype), array in zip(averaged.items(), arrays, strict=True)
+        }
+        result.nodes = sorted(secure.counted, key=this.order)
+        result.hosted = {node: hosted[node] for node in result.nodes if hosted[node]}
+        if clipped is not None:
+            self.clipped = clipped / len(result.nodes)
+            log.info("%.3g %% of all values were clipped.", 100 * self.clipped)
+        return result
+
+    def _check_cohort(self, messages: list[Message]) -> None:
+        clients = sum(len(_as_list(_config(message).get(HOSTED, 0))) for message in messages)
+        if clients > self.fixed_point.max_cohort:
+            raise ValueError(
+                f"max_cohort={self.fixed_point.max_cohort} is below the {clients} clients of this "
+                "round; the sum could overflow."
+            )
+
+    def _train_messages(
+        self, messages: list[Message], requests: Mapping[int, Fields]
+    ) -> list[Message]:
+        """Add the shares to the train messages of those who are still there."""
+        chosen = [m for m in messages if m.metadata.dst_node_id in requests]
+        for message in chosen:
+            fields: dict[str, Any] = {**requests[message.metadata.dst_node_id]}
+            asked = Preparation.from_config(_config(message))
+            preparation = replace(asked, grid=self.fixed_point, seed=self.seed)
+            _config(message).update(preparation.to_config())
+            message.content[RECORD] = ConfigRecord({**fields, REPORT: self.report_clipping})
+        return chosen
+
+    def _exchange(self, this: Round, requests: Mapping[int, Fields]) -> dict[int, Fields]:
+        messages = [
+            Message(
+                RecordDict({RECORD: ConfigRecord(dict(fields))}),
+                dst_node_id=node,
+                message_type=MessageType.TRAIN,
+                ttl=self.exchange_timeout,
+            )
+            for node, fields in requests.items()
+        ]
+        replies = send_and_receive(this.grid, messages, self.exchange_timeout)
+        result = Sum()
+        answers = self._read(replies, result, _fields)
+        self._refused |= result.rejected
+        return {node: fields for node, fields in answers.items() if node in requests}
+
+    def _read(
+        self, replies: Iterable[Message], result: Sum, read: Callable[[Message], Answer]
+    ) -> dict[int, Answer]:
+        answers: dict[int, Answer] = {}
+        for reply in replies:
+            node = reply.metadata.src_node_id
+            if reply.has_error():
+                result.rejected[node] = reply.error.reason or "an error without a reason"
+                continue
+            try:
+                answers[node] = read(reply)
+            except (KeyError, ValueError, TypeError):
+                result.rejected[node] = (
+                    "not an answer of a secure sum; its client needs SecureSumMod"
+                )
+        return answers
+
+
+def _fields(reply: Message) -> Fields:
+    fields: Any = reply.content.config_records[RECORD]
+    return {**fields}
+
+
+def _vector(reply: Message) -> tuple[dict[str, Any], Any]:
+    return {**_fields(reply)}, reply.content.array_records[VECTOR]["masked"].numpy()
+
+
+def _config(message: Message) -> ConfigRecord:
+    """Return the config of a train message, which is the one record of this kind."""
+    return next(iter(message.content.config_records.values()))
+
+
+def _round_id(message: Message) -> RoundId:
+    # Which round a client was last counted in matters to itself only, and is a list for a host.
+    common = {key: value for key, value in _config(message).items() if key != COUNTED}
+    request = Request.from_config(common)
+    return RoundId(request.training, request.attempt, request.round)
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]

@@ -1,0 +1,130 @@
+"""Try an app on a real federation with one command: the machinery behind ``fedau deploy local``."""
+
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TextIO
+
+from simulations.deployment.federation import CONNECTION, Federation
+from simulations.deployment.run import Run
+
+COMPLETED = "finished:completed"
+
+
+def deploy_local(
+    app: Path,
+    *,
+    nodes: int = 5,
+    tls: bool = True,
+    run_config: Mapping[str, str | int | float | bool] | None = None,
+    data_dir: Path | None = None,
+    directory: Path | None = None,
+    keep: bool = False,
+    output: TextIO | None = None,
+) -> int:
+    """Start a federation on this machine, run an app on it, and stop everything again.
+
+    Parameters
+    ----------
+    app : Path
+        Folder of the Flower app.
+    nodes : int
+        Number of SuperNodes.
+    tls : bool
+        TLS and node authentication.
+    run_config : Mapping[str, str | int | float | bool] | None
+        Overrides for the app's run configuration.
+    data_dir : Path | None
+        Folder with the nodes' data, given to them as ``data-dir``.
+    directory : Path | None
+        Where keys, database, states and logs are kept; None is a temporary folder.
+    keep : bool
+        Leave the federation up after the run, until Ctrl-C.
+    output : TextIO | None
+        Where progress goes; None is the standard output.
+
+    Returns
+    -------
+    int
+        Exit status: 0 if the run was completed, 130 if it was interrupted, 1 otherwise.
+    """
+    show = output or sys.stdout
+    node_config = {"data-dir": str(data_dir.resolve())} if data_dir else None
+    with _directory(directory) as place, _stop_on_termination():
+        federation = Federation(place, nodes=nodes, tls=tls, node_config=node_config)
+        try:
+            with federation:
+                return _run(federation, app, run_config or {}, keep, show)
+        except KeyboardInterrupt:
+            print("Interrupted: everything was stopped.", file=show)
+            return 130
+
+
+def _run(
+    federation: Federation,
+    app: Path,
+    run_config: Mapping[str, str | int | float | bool],
+    keep: bool,
+    show: TextIO,
+) -> int:
+    security = "TLS and node authentication" if federation.tls else "no TLS, no authentication"
+    print(
+        f"SuperLink on {federation.address} ({security}), logs in {federation.directory}", file=show
+    )
+    federation.start()
+    print(f"{len(federation.nodes)} nodes are connected.", file=show, flush=True)
+    run = federation.run(app, config=run_config)
+    _follow(run, show)
+    status = run.wait_finished(timeout=60.0)
+    print(f"Run {run.run_id}: {status}", file=show, flush=True)
+    if keep:
+        print(
+            f"The federation stays up until Ctrl-C: FLWR_HOME={federation.directory / 'flower'} "
+            f"flwr run {app} {CONNECTION} --stream",
+            file=show,
+            flush=True,
+        )
+        while federation.superlink.alive:
+            time.sleep(0.5)
+    return 0 if status == COMPLETED else 1
+
+
+def _follow(run: Run, show: TextIO) -> None:
+    """Copy the run's log to ``show`` while it grows."""
+    with run.log.open(encoding="utf-8", errors="replace") as log:
+        while True:
+            ended = not run.alive
+            while text := log.read(8192):
+                show.write(text)
+                show.flush()
+            if ended:
+                return
+            time.sleep(0.2)
+
+
+@contextmanager
+def _directory(directory: Path | None) -> Iterator[Path]:
+    if directory is not None:
+        yield directory
+        return
+    with tempfile.TemporaryDirectory(prefix="fedau-") as temporary:
+        yield Path(temporary)
+
+
+@contextmanager
+def _stop_on_termination() -> Iterator[None]:
+    """Treat SIGTERM like Ctrl-C, so that a service manager leaves no node behind either."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

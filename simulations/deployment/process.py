@@ -1,0 +1,214 @@
+"""One operating-system process with its log file, and everything that it started in turn."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sysconfig
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+
+def flower_environment(home: Path, extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the environment of a Flower program whose settings and apps live in ``home``.
+
+    Nothing is installed at run time, nothing is reported to anyone, and loopback is never sent
+    through a web proxy that the machine may have configured.
+    """
+    environment = dict(os.environ)
+    environment |= {
+        "FLWR_HOME": str(home),
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+        "NO_PROXY": "127.0.0.1,localhost",
+        "no_proxy": "127.0.0.1,localhost",
+        "PATH": os.pathsep.join([sysconfig.get_path("scripts"), environment.get("PATH", "")]),
+        "PYTHONUNBUFFERED": "1",
+    }
+    return environment | dict(extra or {})
+
+
+def process_table() -> dict[int, tuple[int, str]]:
+    """Return parent and command line of every process that we may see."""
+    listing = subprocess.run(
+        ["ps", "-A", "-ww", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
+    )
+    table = {}
+    for line in listing.stdout.splitlines():
+        pid, parent, *command = line.split(maxsplit=2)
+        table[int(pid)] = (int(parent), "".join(command))
+    return table
+
+
+class Process:
+    """A program that can be started, killed and started again with the same command.
+
+    Parameters
+    ----------
+    name : str
+        What it is called in messages.
+    command : Sequence[str]
+        Program and arguments.
+    log : Path
+        File that its output is appended to.
+    environment : Mapping[str, str]
+        Its whole environment.
+    """
+
+    def __init__(
+        self, name: str, command: Sequence[str], *, log: Path, environment: Mapping[str, str]
+    ) -> None:
+        self.name = name
+        self.command = list(command)
+        self.log = log
+        self.environment = dict(environment)
+        self._popen: subprocess.Popen[bytes] | None = None
+        self._log_start = 0
+
+    @property
+    def pid(self) -> int:
+        """Id of the running process, or of the last one."""
+        if self._popen is None:
+            raise RuntimeError(f"{self.name} was never started.")
+        return self._popen.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """Exit status, None while it runs and before it was started."""
+        return None if self._popen is None else self._popen.poll()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self._popen is not None and self._popen.poll() is None
+
+    def start(self) -> None:
+        """Start it; a second start while it runs is an error."""
+        if self.alive:
+            raise RuntimeError(f"{self.name} already runs as process {self.pid}.")
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as output:
+            self._log_start = output.tell()
+            # Its own session: Ctrl-C reaches us alone, and we stop the parts in the right order.
+            self._popen = subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=self.environment,
+                start_new_session=True,
+            )
+
+    def output(self) -> str:
+        """Return what it has written since it was last started."""
+        if not self.log.exists():
+            return ""
+        with self.log.open("rb") as log:
+            log.seek(self._log_start)
+            return log.read().decode(errors="replace")
+
+    def wait_for(self, text: str, *, timeout: float) -> None:
+        """Wait until ``text`` is in its output; an exit before that is an error."""
+        deadline = time.monotonic() + timeout
+        while True:
+            ended = not self.alive
+            if text in self.output():
+                return
+            if ended or time.monotonic() > deadline:
+                what = f"ended with status {self.returncode}" if ended else "said nothing of it"
+                raise RuntimeError(
+                    f"Waited for {text!r} from {self.name}, which {what}; its log is {self.log}."
+                )
+            time.sleep(0.1)
+
+    def wait(self, *, timeout: float) -> int:
+        """Wait for its end and return its exit status."""
+        if self._popen is None:
+            raise RuntimeError(f"{self.name} was never started.")
+        try:
+            return self._popen.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise TimeoutError(f"{self.name} still runs after {timeout:g} s.") from None
+
+    def descendants(self) -> dict[int, str]:
+        """Return id and command line of what it started, at any depth.
+
+        Flower tells a child its parent's id on the command line, so children are found even when
+        the parent is dead and the system has handed them to another.
+        """
+        if self._popen is None:
+            return {}
+        table = process_table()
+        found: dict[int, str] = {}
+        parents = {self._popen.pid}
+        while parents:
+            told = [f"--parent-pid {pid} " for pid in parents]
+            children = {
+                pid
+                for pid, (parent, command) in table.items()
+                if parent in parents or any(text in f"{command} " for text in told)
+            }
+            parents = children - found.keys()
+            found |= {pid: table[pid][1] for pid in parents}
+        return found
+
+    def kill(self) -> None:
+        """End it at once, as ``kill -9`` does; what it started is left to notice by itself."""
+        if self._popen is not None and self.alive:
+            self._popen.kill()
+            self._popen.wait()
+
+    def stop(self, *, timeout: float = 10.0) -> None:
+        """Ask it to end, and make sure that neither it nor anything it started is left."""
+        stop_together([self], timeout=timeout)
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal, if it still runs."""
+        if self._popen is not None and self.alive:
+            self._popen.send_signal(number)
+
+
+def stop_together(processes: Sequence[Process], *, timeout: float = 10.0) -> None:
+    """Stop several at once: as long as the slowest takes, not as all of them after each other."""
+    running = [process for process in processes if process.alive]
+    started = {pid: args for process in processes for pid, args in process.descendants().items()}
+    for process in running:
+        process.send(signal.SIGTERM)
+    # What they started would notice by itself, but only after trying to reconnect for a while.
+    signal_all(started, signal.SIGTERM)
+    deadline = time.monotonic() + timeout
+    for process in running:
+        try:
+            process.wait(timeout=max(0.1, deadline - time.monotonic()))
+        except TimeoutError:
+            process.kill()
+    end_remaining(started, timeout=3.0)
+
+
+def still_running(processes: Mapping[int, str]) -> list[int]:
+    """Return which of ``processes``, given by id and command line, have not ended.
+
+    The command line tells a process from a later one that got its number, and from a dead one
+    that nobody has asked about yet.
+    """
+    table = process_table()
+    return [pid for pid, command in processes.items() if table.get(pid, (0, ""))[1] == command]
+
+
+def signal_all(processes: Mapping[int, str], number: signal.Signals) -> None:
+    """Send a signal to those of ``processes`` that still run."""
+    for pid in still_running(processes):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def end_remaining(processes: Mapping[int, str], *, timeout: float) -> None:
+    """Give processes a moment to end by themselves, then kill what is left of them."""
+    deadline = time.monotonic() + timeout
+    while still_running(processes):
+        if time.monotonic() > deadline:
+            signal_all(processes, signal.SIGKILL)
+            return
+        time.sleep(0.1)

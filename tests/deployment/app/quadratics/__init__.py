@@ -1,0 +1,1 @@
+"""A numpy app for tests: client ``n`` minimises ``|x - c_n|^2 / 2``."""

@@ -1,0 +1,59 @@
+"""One client, or one that spoils what it sends: ``spoil`` in its node config."""
+
+import time
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.clientapp.typing import ClientAppCallable
+
+from fedau_flwr import FedAUMod, FedAUWeighting
+from quadratics import problem
+
+SPOILS = ("nan", "shape", "huge", "record")
+"""One after the other, round by round."""
+
+
+def fedau(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+    """Weight with the cutoff of the run config."""
+    cutoff = int(context.run_config["cutoff"])
+    return FedAUMod(FedAUWeighting(cutoff=cutoff))(message, context, call_next)
+
+
+def spoil(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+    server_round = int(message.content["config"]["server-round"])
+    reply = call_next(message, context)
+    if not context.node_config.get("spoil") or reply.has_error():
+        return reply
+    (update,) = reply.content["arrays"].to_numpy_ndarrays()
+    name = next(iter(reply.content["arrays"]))
+    kind = SPOILS[(server_round - 1) % len(SPOILS)]
+    if kind == "nan":
+        update = np.full_like(update, np.nan)
+    elif kind == "shape":
+        update = np.append(update, update)
+    elif kind == "huge":
+        update = np.zeros(5_000_000, dtype=np.float32)
+    elif kind == "record":
+        reply.content["gift"] = ConfigRecord({"horse": True})
+    reply.content["arrays"] = ArrayRecord({name: ArrayRecord([update])["0"]})
+    return reply
+
+
+app = ClientApp(mods=[spoil, fedau])
+
+
+@app.train()
+def train(message: Message, context: Context) -> Message:
+    (model,) = message.content["arrays"].to_numpy_ndarrays()
+    time.sleep(float(context.run_config["training-seconds"]))
+    trained = problem.train(
+        model,
+        int(context.node_config["partition-id"]),
+        step_size=float(context.run_config["step-size"]),
+        steps=int(context.run_config["local-steps"]),
+    )
+    # What a careless app reports, and what must not leave the client.
+    gossip = MetricRecord({"num-examples": 4711, "train-loss": 0.815, "classes": [3, 1, 4]})
+    content = RecordDict({"arrays": ArrayRecord([trained]), "metrics": gossip})
+    return Message(content, reply_to=message)

@@ -1,0 +1,252 @@
+"""One training with TLS and authentication, and what can happen to it.
+
+Five nodes train. Three strangers try to get in. Two nodes are killed in the middle of a round,
+and the state of one of them is cut in half. Two rounds after a checkpoint, ServerApp and
+SuperLink are killed too. The training is resumed, the two nodes come back.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from simulations.deployment import Federation, Node, Run
+from simulations.deployment.federation import CERTIFICATES, CONNECTION
+from simulations.deployment.node import SECONDS_UNTIL_OFFLINE
+from simulations.deployment.run import flower_command
+from tests.deployment.conftest import APP
+from tests.deployment.history import CUTOFF, History, last_version, weight
+
+NODES = 5
+KILLED, CUT_IN_HALF = 3, 4
+KILLED_IN = 3
+CHECKPOINT_EVERY = 3
+SERVER_DIES_AFTER = 5
+# Shorter than the time until a dead node counts as offline, longer than a busy machine needs.
+DEADLINE = 15.0
+
+
+@dataclass
+class Story:
+    federation: Federation
+    history: History
+    first: Run
+    second: Run
+    status: str
+    model: NDArray[np.float32]
+    ids_before: list[int | None]
+    ids_after: list[int | None]
+    strangers: dict[str, Node]
+    online: int
+    half_a_state: bytes
+
+
+def stranger(federation: Federation, name: str, *, ca: Path | None, key: Path | None) -> Node:
+    return Node(
+        name,
+        federation.directory / name,
+        superlink=federation.address,
+        config={"partition-id": 0},
+        ca=ca,
+        key=key,
+    )
+
+
+def record(directory: Path) -> list[dict[str, Any]]:
+    """Return what the ServerApps have noted, an entry per round, the incomplete last line aside."""
+    path = directory / "rounds.jsonl"
+    lines = path.read_text().split("\n")[:-1] if path.exists() else []
+    return [json.loads(line) for line in lines]
+
+
+def wait_for_rounds(directory: Path, count: int, *, timeout: float = 120.0) -> None:
+    deadline = time.monotonic() + timeout
+    while len(record(directory)) < count:
+        assert time.monotonic() < deadline, f"no {count} rounds within {timeout:g} s"
+        time.sleep(0.1)
+
+
+def wait_until_counted(directory: Path, node: Node, *, timeout: float = 150.0) -> None:
+    """Wait until a node has been counted in two rounds since it was killed."""
+    deadline = time.monotonic() + timeout
+    while sum(node.node_id in entry["counted"] for entry in record(directory)) < KILLED_IN + 1:
+        assert time.monotonic() < deadline, f"{node.name} is not counted"
+        time.sleep(0.2)
+
+
+def kill_in_training(node: Node) -> None:
+    """Kill a SuperNode while its ClientApp trains for round ``KILLED_IN``."""
+    deadline = time.monotonic() + 120.0
+    while node.output().count("Start `flwr-clientapp` process") < KILLED_IN:
+        assert time.monotonic() < deadline, f"{node.name} was not asked {KILLED_IN} times"
+        time.sleep(0.05)
+    node.kill()
+
+
+def kill_server(federation: Federation) -> None:
+    (serverapp,) = [
+        pid for pid, args in federation.superlink.descendants().items() if "flwr-serverapp" in args
+    ]
+    os.kill(serverapp, signal.SIGKILL)
+    federation.superlink.kill()
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) -> Iterator[Story]:
+    directory = tmp_path_factory.mktemp("faults")
+    elsewhere = directory / "elsewhere"
+    subprocess.run(
+        [sys.executable, CERTIFICATES, "--directory", elsewhere, "--node", "unknown"], check=True
+    )
+    config = {
+        "cutoff": CUTOFF,
+        "training-seconds": 1.0,
+        "hasty-deadline": DEADLINE,
+        "hasty-from": KILLED_IN,
+        "hasty-until": SERVER_DIES_AFTER,
+        "checkpoint-every": CHECKPOINT_EVERY,
+        "directory": str(directory),
+    }
+    with Federation(directory, nodes=NODES, environment=environment) as federation:
+        federation.start()
+        ids_before = [node.node_id for node in federation.nodes]
+        clients = {node.node_id: client for client, node in enumerate(federation.nodes)}
+        key = federation.secrets / "node-0.key"
+        strangers = {
+            node.name: node
+            for node in (
+                stranger(
+                    federation, "unregistered", ca=federation.ca, key=elsewhere / "unknown.key"
+                ),
+                stranger(federation, "wrong-ca", ca=elsewhere / "ca.crt", key=key),
+                stranger(federation, "plaintext", ca=None, key=None),
+            )
+        }
+        first = federation.run(APP, config=config)
+        try:
+            for node in strangers.values():
+                node.start()
+            wait_for_rounds(directory, KILLED_IN - 2)
+            listing = flower_command(
+                "supernode", "list", CONNECTION, environment=federation.environment
+            )
+        finally:
+            for node in strangers.values():
+                node.stop()
+        lost = [federation.nodes[client] for client in (KILLED, CUT_IN_HALF)]
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(kill_in_training, lost))
+        killed_at = time.monotonic()
+
+        wait_for_rounds(directory, SERVER_DIES_AFTER)
+        (state_file,) = (directory / f"node-{CUT_IN_HALF}" / "state").glob("*/*/state.json")
+        whole = state_file.read_bytes()
+        half_a_state = whole[: len(whole) // 2]
+        state_file.write_bytes(half_a_state)
+        kill_server(federation)
+        first.stop()
+
+        federation.start_superlink()
+        second = federation.run(APP, config={**config, "resume": True})
+        time.sleep(max(0.0, killed_at + SECONDS_UNTIL_OFFLINE - 5.0 - time.monotonic()))
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(Node.rejoin, lost))
+        for node in lost:
+            wait_until_counted(directory, node)
+        (directory / "stop").touch()
+        status = second.wait_finished(timeout=60.0)
+        yield Story(
+            federation=federation,
+            history=History.read(directory, clients),
+            first=first,
+            second=second,
+            status=status,
+            model=np.load(directory / "model.npy"),
+            ids_before=ids_before,
+            ids_after=[node.node_id for node in federation.nodes],
+            strangers=strangers,
+            online=sum(node["status"] == "online" for node in listing["nodes"]),
+            half_a_state=half_a_state,
+        )
+
+
+def remembered(story: Story, client: int, before: int) -> list[bool]:
+    """Return what a client takes its participation to have been, before a round."""
+    past = story.history.participation(client, before)
+    if client == CUT_IN_HALF:
+        # All that it knows of the time before is the last round in which it was counted.
+        last = max(number for number in range(1, KILLED_IN) if past[number - 1])
+        past[: last - 1] = [False] * (last - 1)
+    return past
+
+
+def test_everybody_is_counted_until_something_happens(story: Story) -> None:
+    assert story.history.counted[: KILLED_IN - 1] == [list(range(NODES))] * (KILLED_IN - 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("unregistered", "Failed to activate SuperNode"),
+        ("wrong-ca", "certificate verify failed"),
+        ("plaintext", "Connection attempt failed"),
+    ],
+)
+def test_stranger_is_refused(story: Story, name: str, reason: str) -> None:
+    assert story.strangers[name].node_id is None
+    assert reason in story.strangers[name].output()
+    assert story.online == NODES
+
+
+def test_round_of_a_killed_node_ends_at_the_deadline_without_it(story: Story) -> None:
+    assert not {KILLED, CUT_IN_HALF} & set(story.history.counted[KILLED_IN - 1])
+    (line,) = [text for text in story.first.output().splitlines() if "Round 3:" in text]
+    assert int(line.split(" without reply")[0].rsplit(None, 1)[1]) >= 2
+    seconds = float(line.rsplit(",", 1)[1].split()[0])
+    # Flower looks for replies every 3 s.
+    assert DEADLINE <= seconds < DEADLINE + 6.0
+
+
+def test_killed_nodes_come_back_under_their_names(story: Story) -> None:
+    assert story.ids_after == story.ids_before
+    for client in (KILLED, CUT_IN_HALF):
+        assert any(client in counted for counted in story.history.counted[KILLED_IN:])
+
+
+def test_every_weight_is_that_of_the_counted_rounds(story: Story) -> None:
+    for client in range(NODES):
+        version = last_version(story.federation.directory / f"node-{client}" / "state")
+        assert version.state.weight == weight(remembered(story, client, version.round))
+
+
+def test_model_is_that_of_the_numpy_loop(story: Story) -> None:
+    """Over the rounds that are in it: nothing is trained into the model twice."""
+    assert story.status == "finished:completed"
+    forgot = {CUT_IN_HALF: remembered(story, CUT_IN_HALF, KILLED_IN)}
+    np.testing.assert_allclose(story.model, story.history.model(NODES, forgot=forgot), rtol=1e-5)
+
+
+def test_resume_repeats_what_came_after_the_checkpoint(story: Story) -> None:
+    rounds = {1: [], 2: []}
+    for entry in record(story.federation.directory):
+        rounds[entry["attempt"]].append(entry["round"])
+    assert rounds[1][-1] == SERVER_DIES_AFTER
+    assert rounds[2][0] == CHECKPOINT_EVERY + 1
+
+
+def test_unreadable_state_is_set_aside(story: Story) -> None:
+    node = story.federation.nodes[CUT_IN_HALF]
+    (aside,) = (node.directory / "state").glob("*/*/unreadable-1/state.json")
+    assert aside.read_bytes() == story.half_a_state
+    assert node.output().count("the client starts afresh") == 1

@@ -1,0 +1,177 @@
+"""A training over a proxy: a reply that is lost, one client full of garbage, and what travels."""
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from flwr.proto.fleet_pb2 import PushMessagesRequest
+from flwr.proto.message_pb2 import PushObjectRequest
+from flwr.supercore.inflatable.inflatable_object import get_object_type_from_object_content
+from numpy.typing import NDArray
+
+from simulations.deployment import Federation
+from tests.deployment.app.quadratics import problem
+from tests.deployment.conftest import APP
+from tests.deployment.history import CUTOFF, History, last_version, weight
+from tests.deployment.proxy import Proxy, Request
+
+PUSH = "/v1/fleet/push-messages"
+PUSH_OBJECT = "/v1/fleet/push-object"
+ROUNDS = 4
+LOST_IN = 2
+HONEST, WATCHED, SPOILER = range(3)
+# A round with a lost reply lasts this long.
+DEADLINE = 15.0
+
+
+@dataclass
+class Story:
+    federation: Federation
+    history: History
+    log: str
+    status: str
+    model: NDArray[np.float32]
+    requests: list[Request]
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) -> Iterator[Story]:
+    directory: Path = tmp_path_factory.mktemp("lost")
+    federation = Federation(directory, nodes=3, tls=False, environment=environment)
+    federation.nodes[SPOILER].config["spoil"] = True
+    with federation:
+        federation.start_superlink()
+        with Proxy(federation.address) as proxy:
+            federation.nodes[WATCHED].superlink = proxy.address
+            federation.start_nodes()
+            clients = {node.node_id: client for client, node in enumerate(federation.nodes)}
+            cut = proxy.cut(PUSH, skip=LOST_IN - 1)
+            run = federation.run(
+                APP,
+                config={
+                    "num-server-rounds": ROUNDS,
+                    "num-clients": 3,
+                    "wait-for": 3,
+                    "cutoff": CUTOFF,
+                    "hasty-deadline": DEADLINE,
+                    "hasty-from": LOST_IN,
+                    "hasty-until": LOST_IN,
+                    "directory": str(directory),
+                },
+            )
+            assert cut.happened.wait(90.0)
+            run.wait_for(f"Round {LOST_IN}:", timeout=60.0)
+            cut.lifted.set()
+            status = run.wait_finished(timeout=120.0)
+        yield Story(
+            federation=federation,
+            history=History.read(directory, clients),
+            log=run.output(),
+            status=status,
+            model=np.load(directory / "model.npy"),
+            requests=proxy.requests,
+        )
+
+
+def test_lost_reply_is_not_counted(story: Story) -> None:
+    assert story.status == "finished:completed"
+    assert [WATCHED in counted for counted in story.history.counted] == [
+        server_round != LOST_IN for server_round in range(1, ROUNDS + 1)
+    ]
+
+
+def test_weight_is_that_of_the_counted_rounds(story: Story) -> None:
+    version = last_version(story.federation.directory / f"node-{WATCHED}" / "state")
+    assert version.round == ROUNDS
+    assert version.state.weight == weight([True, False, True])
+
+
+def test_model_is_that_of_the_numpy_loop(story: Story) -> None:
+    np.testing.assert_allclose(story.model, story.history.model(3), rtol=1e-5)
+
+
+def test_garbage_is_rejected_in_one_line_each(story: Story) -> None:
+    assert all(SPOILER not in counted for counted in story.history.counted)
+    node_id = story.federation.nodes[SPOILER].node_id
+    rejected = [
+        line.split(f"Rejected the reply of node {node_id}: ")[1]
+        for line in story.log.splitlines()
+        if "Rejected" in line
+    ]
+    assert rejected == [
+        "array '0' with values that are not finite.",
+        "array '0' of shape (8,) instead of (4,).",
+        "array '0' of shape (5000000,) instead of (4,).",
+        "unknown records ['gift'].",
+    ]
+
+
+def test_client_sends_its_contributions_and_nothing_else(story: Story) -> None:
+    objects = [
+        PushObjectRequest.FromString(request.body).object_content
+        for request in story.requests
+        if request.path == PUSH_OBJECT
+    ]
+    kinds = {get_object_type_from_object_content(content) for content in objects}
+    assert kinds == {"Message", "RecordDict", "ArrayRecord", "Array", "ArrayChunk"}
+
+    sent = [
+        np.load(io.BytesIO(content.split(b"\0", 1)[1]), allow_pickle=False)
+        for content in objects
+        if get_object_type_from_object_content(content) == "ArrayChunk"
+    ]
+    due = contributions(story)
+    for array in sent:
+        assert any(np.allclose(array, contribution, rtol=1e-5) for contribution in due)
+    for server_round, contribution in enumerate(due, start=1):
+        times = sum(np.allclose(array, contribution, rtol=1e-5) for array in sent)
+        assert times == 1 or server_round == LOST_IN
+
+
+def contributions(story: Story) -> list[NDArray[np.float32]]:
+    """Return what the watched client had to send in each round."""
+    due = []
+    for server_round in range(1, ROUNDS + 1):
+        model = History(story.history.counted[: server_round - 1]).model(3)
+        update = problem.train(model, WATCHED, step_size=0.1, steps=3) - model
+        past = story.history.participation(WATCHED, server_round)
+        due.append(np.float32(weight(past)) * update)
+    return due
+
+
+@pytest.mark.parametrize("word", ["num-examples", "train-loss", "classes", "weight", "fedau"])
+def test_nothing_that_the_app_reports_leaves_the_client(story: Story, word: str) -> None:
+    for request in story.requests:
+        assert word.encode() not in request.head + request.body
+
+
+def test_messages_carry_no_content_of_their_own(story: Story) -> None:
+    """Flower adds how long the ClientApp ran, which no mod can keep back."""
+    messages = [
+        PushMessagesRequest.FromString(request.body)
+        for request in story.requests
+        if request.path == PUSH
+    ]
+    assert len(messages) > ROUNDS  # the lost one was tried again
+    for message in messages:
+        (envelope,) = message.messages_list
+        assert not envelope.content.ListFields()
+        assert not envelope.HasField("error")
+
+
+def test_record_holds_every_kind_of_call(story: Story) -> None:
+    assert {request.path.removeprefix("/v1/fleet/") for request in story.requests} == {
+        "register-node",
+        "activate-node",
+        "send-node-heartbeat",
+        "pull-messages",
+        "get-run",
+        "get-fab",
+        "pull-object",
+        "confirm-message-received",
+        "push-messages",
+        "push-object",
+    }

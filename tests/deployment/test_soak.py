@@ -1,0 +1,158 @@
+"""Ten nodes that come and go at random, for a minute or for ``FEDAU_SOAK_SECONDS``."""
+
+import os
+import random
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from simulations.deployment import Federation, Node
+from simulations.deployment.process import still_running
+from tests.deployment.conftest import APP
+from tests.deployment.history import CUTOFF, History, last_version, weight
+
+NODES = 10
+SECONDS = float(os.environ.get("FEDAU_SOAK_SECONDS", "60"))
+DEADLINE = 12.0
+
+
+@dataclass
+class Usage:
+    """What a process holds."""
+
+    memory: int
+    files: int
+
+    @classmethod
+    def of(cls, pid: int) -> "Usage":
+        status = Path(f"/proc/{pid}/status").read_text()
+        (line,) = [text for text in status.splitlines() if text.startswith("VmRSS")]
+        return cls(int(line.split()[1]) * 1024, len(list(Path(f"/proc/{pid}/fd").iterdir())))
+
+
+@dataclass
+class Story:
+    federation: Federation
+    history: History
+    status: str
+    model: NDArray[np.float32]
+    before: Usage
+    after: Usage
+    left_behind: list[str]
+
+
+def serverapp(federation: Federation) -> int:
+    (pid,) = [
+        pid for pid, args in federation.superlink.descendants().items() if "flwr-serverapp" in args
+    ]
+    return pid
+
+
+def come_and_go(nodes: list[Node], chance: random.Random) -> None:
+    """Start or stop one node at random; some stop without a word."""
+    node = chance.choice(nodes)
+    if not node.alive:
+        node.start()
+    elif chance.random() < 0.25:
+        node.kill()
+    else:
+        node.stop()
+
+
+def identities(nodes: list[Node]) -> dict[int, int]:
+    """Return the client of every node id that was ever used, over all starts."""
+    return {
+        int(node_id): client
+        for client, node in enumerate(nodes)
+        if node.log.exists()
+        for node_id in re.findall(r"SuperNode ID: (\d+)", node.log.read_text())
+    }
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) -> Iterator[Story]:
+    directory = tmp_path_factory.mktemp("soak")
+    chance = random.Random(4711)
+    with Federation(directory, nodes=NODES, environment=environment) as federation:
+        federation.start_superlink()
+        for node in federation.nodes[: NODES // 2]:
+            node.start()
+        run = federation.run(
+            APP,
+            config={
+                "num-clients": NODES,
+                "wait-for": 1,
+                "cutoff": CUTOFF,
+                "deadline": DEADLINE,
+                "directory": str(directory),
+            },
+        )
+        run.wait_for("Round 1:", timeout=90.0)
+        pid = serverapp(federation)
+        before = Usage.of(pid)
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end:
+            come_and_go(federation.nodes, chance)
+            time.sleep(chance.uniform(1.0, 5.0))
+        after = Usage.of(pid)
+        (directory / "stop").touch()
+        status = run.wait_finished(timeout=60.0)
+        started = {
+            pid: args
+            for process in [federation.superlink, *federation.nodes]
+            for pid, args in process.descendants().items()
+        }
+        federation.stop()
+        yield Story(
+            federation=federation,
+            history=History.read(directory, identities(federation.nodes)),
+            status=status,
+            model=np.load(directory / "model.npy"),
+            before=before,
+            after=after,
+            left_behind=[started[pid] for pid in still_running(started)],
+        )
+
+
+def test_run_goes_through(story: Story) -> None:
+    assert story.status == "finished:completed"
+    numbers = [len(counted) for counted in story.history.counted]
+    assert len(set(numbers)) > 1, "nobody came or went"
+
+
+def test_own_state_equals_what_the_server_counted(story: Story) -> None:
+    """Node by node; whether the very last round was counted, no client has been told."""
+    checked = 0
+    for client, node in enumerate(story.federation.nodes):
+        if not any(client in counted for counted in story.history.counted):
+            continue
+        version = last_version(node.directory / "state")
+        past = story.history.participation(client, version.round)
+        assert len(past) == version.round - 1
+        assert version.state.weight == weight(past)
+        checked += 1
+    assert checked >= NODES // 2
+
+
+def test_model_is_that_of_the_numpy_loop(story: Story) -> None:
+    np.testing.assert_allclose(story.model, story.history.model(NODES), rtol=1e-4)
+
+
+def test_a_node_keeps_its_name(story: Story) -> None:
+    clients = list(identities(story.federation.nodes).values())
+    assert len(clients) == len(set(clients))
+
+
+def test_server_holds_no_more_than_at_the_beginning(story: Story) -> None:
+    assert story.after.memory - story.before.memory < 16 * 2**20
+    assert story.after.files - story.before.files <= 4
+
+
+def test_no_process_is_left_behind(story: Story) -> None:
+    assert story.left_behind == []

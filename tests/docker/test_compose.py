@@ -1,0 +1,231 @@
+"""Every compose file: structure, safety, and each command line against Flower's own parser."""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import tomllib
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from flwr.common.config import parse_config_args
+
+from tests.docker.compose import DOCKER, STACKS, VARIABLES, load_stack
+
+# The packages export functions under the names of these modules, hence no plain import.
+PARSERS = {
+    "flwr/superlink": import_module(
+        "flwr.superlink.cli.flower_superlink"
+    )._parse_args_run_superlink,
+    "flwr/supernode": import_module(
+        "flwr.supernode.cli.flower_supernode"
+    )._parse_args_run_supernode,
+    "fedau-flwr": import_module("flwr.supercore.cli.flower_superexec")._parse_args,
+}
+SERVICES = [
+    pytest.param(files, service, id=f"{'+'.join(files)}:{service}")
+    for files in STACKS
+    for service in load_stack(files)["services"]
+]
+
+
+def flower_services(files: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    services = load_stack(files)["services"]
+    return {name: service for name, service in services.items() if "command" in service}
+
+
+def parse(service: dict[str, Any]) -> argparse.Namespace:
+    """Parse a service's command as its program would; a wrong flag ends in SystemExit."""
+    parser = PARSERS[service["image"].split(":")[0]]()
+    parser.allow_abbrev = False
+    return parser.parse_args(service["command"])
+
+
+def test_every_file_belongs_to_a_stack() -> None:
+    assert {path.name for path in DOCKER.glob("*.yml")} == {
+        name for files in STACKS for name in files
+    }
+
+
+@pytest.mark.parametrize("files", STACKS, ids="+".join)
+def test_command_lines_are_accepted(files: tuple[str, ...]) -> None:
+    services = flower_services(files)
+    assert len(services) == 2
+    for service in services.values():
+        parse(service)
+
+
+def test_a_flag_that_does_not_exist_fails() -> None:
+    service = dict(flower_services(("server.yml",))["superlink"])
+    service["command"] = [*service["command"], "--no-such-flag"]
+    with pytest.raises(SystemExit):
+        parse(service)
+
+
+@pytest.mark.parametrize("files", STACKS, ids="+".join)
+def test_no_flag_is_deprecated(files: tuple[str, ...]) -> None:
+    for service in flower_services(files).values():
+        parser = PARSERS[service["image"].split(":")[0]]()
+        options = {option: action for action in parser._actions for option in action.option_strings}
+        for argument in service["command"]:
+            flag = argument.split("=")[0]
+            if flag.startswith("--"):
+                text = options[flag].help or ""
+                assert text != argparse.SUPPRESS
+                assert "deprecated" not in text.lower()
+
+
+@pytest.mark.parametrize("files", STACKS, ids="+".join)
+def test_docker_compose_accepts_it(files: tuple[str, ...], tmp_path: Path) -> None:
+    """Ask docker-compose where there is one; its answer must also equal our own reading."""
+    project = load_stack(files)
+    assert project.keys() <= {"services", "networks", "volumes", "secrets", "x-flower"}
+    program = shutil.which("docker-compose")
+    if program is None:
+        return
+    arguments = [argument for name in files for argument in ("-f", str(DOCKER / name))]
+    environment = {**os.environ, **VARIABLES, "SECRETS": str(tmp_path)}
+    answer = subprocess.run(
+        [program, "-p", "test", *arguments, "config"],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stderr
+    theirs = yaml.safe_load(answer.stdout)["services"]
+    for name, service in project["services"].items():
+        assert theirs[name].get("command") == service.get("command")
+        assert theirs[name]["healthcheck"]["test"] == service["healthcheck"]["test"]
+        assert sorted(theirs[name]["networks"]) == sorted(service["networks"])
+        assert sorted(secret["source"] for secret in theirs[name]["secrets"]) == sorted(
+            service["secrets"]
+        )
+
+
+@pytest.mark.parametrize(("files", "name"), SERVICES)
+def test_service_is_confined_and_looked_after(files: tuple[str, ...], name: str) -> None:
+    service = load_stack(files)["services"][name]
+    assert service["user"] == "49999:49999"
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["restart"] == "unless-stopped"
+    assert service["healthcheck"]["test"][0] == "CMD"
+    assert not any("key" in key.lower() for key in service.get("environment", {}))
+
+
+@pytest.mark.parametrize(("files", "name"), SERVICES)
+def test_references_are_defined(files: tuple[str, ...], name: str) -> None:
+    project = load_stack(files)
+    service = project["services"][name]
+    assert set(service["secrets"]) <= project["secrets"].keys()
+    assert set(service["networks"]) <= project["networks"].keys()
+    for volume in service["volumes"]:
+        source = volume.split(":")[0]
+        if source.startswith("./"):
+            assert (DOCKER / source).is_file()
+        elif not source.startswith("/"):
+            assert source in project["volumes"]
+    used = " ".join([*service.get("command", []), *service["healthcheck"]["test"]])
+    for word in used.replace("=", " ").split():
+        if word.startswith("/run/secrets/"):
+            assert word.removeprefix("/run/secrets/") in service["secrets"]
+        if word.startswith("/opt/"):
+            assert any(f":{word}:ro" in volume for volume in service["volumes"])
+
+
+def test_authentication_and_tls_are_on() -> None:
+    server = parse(flower_services(("server.yml",))["superlink"])
+    assert server.enable_supernode_auth
+    assert not server.insecure
+    assert server.isolation == "process"
+    assert server.superexec_auth_secret_file
+    for files in STACKS[1:]:
+        node = parse(flower_services(files)["supernode"])
+        assert not node.insecure
+        assert node.root_certificates
+        assert node.auth_supernode_private_key
+        assert node.isolation == "process"
+        assert node.superexec_auth_secret_file
+
+
+def test_tls_overlay_leaves_no_plain_connection() -> None:
+    services = flower_services(("client.yml", "client.tls.yml"))
+    assert parse(services["supernode"]).ssl_certfile
+    assert not parse(services["clientapp"]).insecure
+
+
+def test_control_api_is_not_published() -> None:
+    services = load_stack(("server.yml",))["services"]
+    assert services["superlink"]["ports"] == ["127.0.0.1:8000:8000"]
+    assert services["gateway"]["ports"] == ["9092:8443"]
+    forwarded = [
+        line.split()[1]
+        for line, following in zip(
+            *[(DOCKER / "gateway.conf").read_text().splitlines()[shift:] for shift in (0, 1)],
+            strict=False,
+        )
+        if "location" in line and "proxy_pass" in following
+    ]
+    assert forwarded == ["/v1/fleet/"]
+
+
+def test_state_survives_containers() -> None:
+    server = load_stack(("server.yml",))
+    database = parse(server["services"]["superlink"]).database
+    assert any(
+        volume.startswith("superlink:") and database.startswith(f"{volume.split(':')[1]}/")
+        for volume in server["services"]["superlink"]["volumes"]
+    )
+    client = load_stack(("client.yml",))["services"]
+    config = parse_config_args([parse(client["supernode"]).node_config])
+    assert config == {
+        "partition-id": 0,
+        "num-partitions": 1,
+        "data-dir": "/data",
+        "fedau-state-dir": "/state",
+    }
+    assert "state:/state" in client["clientapp"]["volumes"]
+    assert "/srv/data:/data:ro" in client["clientapp"]["volumes"]
+
+
+def test_group_goes_into_the_node_config() -> None:
+    variables = {**VARIABLES, "NODE_CONFIG": 'fedau-group="phones"'}
+    service = load_stack(("client.yml",), variables)["services"]["supernode"]
+    assert parse_config_args([parse(service).node_config])["fedau-group"] == "phones"
+
+
+def test_client_code_reaches_its_supernode_only() -> None:
+    for files in STACKS[1:]:
+        project = load_stack(files)
+        assert project["services"]["clientapp"]["networks"] == ["inside"]
+        assert project["networks"]["inside"] == {"internal": True}
+        assert "node.key" not in project["services"]["clientapp"]["secrets"]
+
+
+def test_image_has_the_versions_of_the_project() -> None:
+    project = tomllib.loads((DOCKER.parent / "pyproject.toml").read_text())["project"]
+    wanted = [
+        requirement
+        for requirement in project["optional-dependencies"]["simulations"]
+        if requirement.startswith("torch")
+    ]
+    dockerfile = (DOCKER / "Dockerfile").read_text()
+    assert len(wanted) == 2
+    for requirement in wanted:
+        assert dockerfile.count(json.dumps(requirement)) == 2
+
+
+def test_images_are_of_the_installed_flower() -> None:
+    installed = version("flwr")
+    assert f"ARG FLWR_VERSION={installed}\n" in (DOCKER / "Dockerfile").read_text()
+    for files in STACKS:
+        for service in flower_services(files).values():
+            if service["image"].startswith("flwr/"):
+                assert service["image"].endswith(f":{installed}")

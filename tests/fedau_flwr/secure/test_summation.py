@@ -1,0 +1,337 @@
+"""The secure sum under real strategies and ClientApps, over Flower's wire format."""
+
+import functools
+import logging
+
+import numpy as np
+import pytest
+from flwr.app import (
+    Array,
+    ArrayRecord,
+    ConfigRecord,
+    Context,
+    Message,
+    MessageType,
+    MetricRecord,
+    RecordDict,
+)
+from flwr.clientapp import ClientApp
+
+from fedau_flwr import MIFA, FedAU, FedAUMod, FedVARP
+from fedau_flwr.contribution import encode
+from fedau_flwr.host import Host
+from fedau_flwr.participant import Participant
+from fedau_flwr.protocol import LABEL_RECORD
+from fedau_flwr.secure import Exchange, FixedPoint, SecureSumMod, Topology
+from fedau_flwr.secure import SecureSum as PatientSecureSum
+from fedau_flwr.secure.mod import RECORD, VECTOR
+from fedau_flwr.store import ContextStore
+from fedau_flwr.weighting import FedAUWeighting
+from tests.in_process_grid import InProcessGrid
+
+CLIENTS = 6
+STEP = FixedPoint().step
+
+
+# Whoever does not answer at once in this process never will.
+SecureSum = functools.partial(PatientSecureSum, exchange_timeout=0.02)
+
+
+class Federation(InProcessGrid):
+    """Loses what clients answer in the exchanges that a test names."""
+
+    def __init__(self, app: ClientApp, clients: int = CLIENTS):
+        super().__init__(app, clients)
+        self.nodes = list(self.contexts)
+        self.lost: dict[int, str] = {}
+        self.replies: list[Message] = []
+
+    def pull_messages(self, message_ids):
+        replies = list(super().pull_messages(message_ids))
+        self.replies += replies
+        return [reply for reply in replies if not self._is_lost(reply)]
+
+    def _is_lost(self, reply: Message) -> bool:
+        lost = self.lost.get(self.nodes.index(reply.metadata.src_node_id))
+        if reply.has_error() or lost is None:
+            return False
+        # Plain replies are lost where the masked vector would be.
+        record = reply.content.config_records.get(RECORD, {"exchange": Exchange.MASKED})
+        return record["exchange"] == lost
+
+
+def target(context: Context) -> np.ndarray:
+    return np.random.default_rng(int(context.node_config["partition-id"])).normal(0, 1, 5)
+
+
+def client_app(*mods) -> ClientApp:
+    app = ClientApp(mods=list(mods))
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        arrays = {name: value.numpy() for name, value in message.content["arrays"].items()}
+        x = arrays["x"]
+        arrays["x"] = (x - 0.3 * (x - target(context))).astype(x.dtype)
+        arrays["steps"] = arrays["steps"] + 1
+        content = RecordDict(
+            {
+                "arrays": encode(arrays),
+                "metrics": MetricRecord({"num-examples": 17, "loss": 0.5}),
+            }
+        )
+        return Message(content, reply_to=message)
+
+    return app
+
+
+def secure_app(**options) -> ClientApp:
+    return client_app(SecureSumMod(**options), FedAUMod())
+
+
+def initial() -> ArrayRecord:
+    return encode({"x": np.zeros(5, np.float32), "steps": np.array(0)})
+
+
+def run(strategy, grid, path):
+    """Run one round per entry of `path`: who is there, and whose answers are lost where."""
+    model = initial()
+    for number, (present, lost) in enumerate(path, 1):
+        grid.silent = {node for i, node in enumerate(grid.nodes) if i not in present}
+        grid.lost = lost
+        messages = strategy.configure_train(number, model, ConfigRecord(), grid)
+        replies = grid.send_and_receive(messages, timeout=10)
+        model, metrics = strategy.aggregate_train(number, replies)
+        assert metrics is None
+    return {name: value.numpy() for name, value in model.items()}
+
+
+EVERYONE = set(range(CLIENTS))
+PATH = [
+    (EVERYONE, {}),
+    ({0, 1, 2, 3}, {}),
+    ({1, 2, 3, 4, 5}, {4: Exchange.MASKED}),
+    (EVERYONE, {0: Exchange.MASKED, 5: Exchange.MASKED}),
+    (set(), {}),
+    ({0, 3, 4, 5}, {}),
+    (EVERYONE, {2: Exchange.MASKED}),
+    (EVERYONE, {}),
+]
+STRATEGIES = {
+    "FedAU": lambda **options: FedAU(CLIENTS, **options),
+    "average participating": lambda **o: FedAU(CLIENTS, divisor="participants", **o),
+    "MIFA": lambda **options: MIFA(CLIENTS, **options),
+    "FedVARP": lambda **options: FedVARP(CLIENTS, **options),
+}
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_secure_equals_plain_within_quantisation_with_lost_replies(name):
+    plain_strategy, secure_strategy = (
+        STRATEGIES[name](),
+        STRATEGIES[name](summation=SecureSum()),
+    )
+    plain_grid, secure_grid = Federation(client_app(FedAUMod())), Federation(secure_app())
+    plain = run(plain_strategy, plain_grid, PATH)
+    secure = run(secure_strategy, secure_grid, PATH)
+    # Eight rounds, in each of which six weights of up to eight are rounded by a step at most.
+    assert np.abs(plain["x"] - secure["x"]).max() < 8 * 6 * STEP
+    assert np.abs(plain["x"]).max() > 0.1
+    assert secure["x"].dtype == np.float32
+    assert secure["steps"] == 0
+    assert secure_strategy.ledger.counted == plain_strategy.ledger.counted
+
+
+def test_a_clients_memory_is_what_the_server_has_of_it():
+    strategy = MIFA(CLIENTS, summation=SecureSum(fixed_point=FixedPoint(bits=10)))
+    grid = Federation(secure_app())
+    # The last round settles what the one before it has counted.
+    run(strategy, grid, [*PATH, (EVERYONE, dict.fromkeys(range(3), Exchange.MASKED))])
+    memories = []
+    for node in grid.nodes:
+        (last,) = ContextStore(grid.contexts[node]).load(strategy.ledger.training)
+        counted = strategy.ledger.counted[node] == last.round
+        memory = last.memory.get("x", np.zeros(5))
+        memories.append(memory + last.sent["x"] if counted else memory)
+    # On a coarse grid every deviation would be a multiple of 1/64 over the number of clients.
+    assert np.allclose(strategy.mean["x"], np.mean(memories, axis=0), atol=1e-6)
+
+
+def test_flowers_own_start_drives_it_and_nothing_but_ring_elements_leaves_a_client():
+    grid = Federation(secure_app())
+    strategy = FedAU(CLIENTS, summation=SecureSum())
+    result = strategy.start(grid, initial(), num_rounds=2, timeout=10)
+    assert np.abs(result.arrays["x"].numpy()).max() > 0.1
+    assert len(grid.replies) == 2 * 4 * CLIENTS
+    allowed = {
+        "keys": {"share-key", "mask-key"},
+        "shares": {
+            "peers",
+            "sealed",
+            "seed-commitment",
+            "seed-share-commitments",
+            "key-share-commitments",
+        },
+        "masked": {"spoiled", "hosted"},
+        "unmask": {"survivors", "seed-shares", "dropped", "key-shares"},
+    }
+    for reply in grid.replies:
+        fields = reply.content.config_records[RECORD]
+        exchange = fields["exchange"]
+        assert set(fields) == allowed[exchange] | {"exchange", "run", "attempt", "round"}
+        others = set(reply.content) - {RECORD}
+        assert others == ({VECTOR} if exchange == "masked" else set())
+        if others:
+            assert fields["hosted"] == []
+            assert list(reply.content[VECTOR]) == ["masked"]
+            assert reply.content[VECTOR]["masked"].numpy().dtype == np.uint32
+
+
+@pytest.mark.parametrize("exchange", Exchange)
+def test_dropouts_at_every_exchange(exchange):
+    grid = Federation(secure_app())
+    strategy = FedAU(CLIENTS, summation=SecureSum())
+    secure = run(strategy, grid, [(EVERYONE, {0: exchange, 4: exchange})])
+    counted = EVERYONE if exchange is Exchange.UNMASK else EVERYONE - {0, 4}
+    targets = [target(grid.contexts[grid.nodes[i]]) for i in counted]
+    expected = 0.3 * np.sum(targets, axis=0) / CLIENTS
+    assert np.abs(secure["x"] - expected).max() < STEP * 2
+    rounds = [strategy.ledger.counted[node] for node in grid.nodes]
+    assert rounds == [int(i in counted) for i in range(CLIENTS)]
+
+
+@pytest.mark.parametrize("exchange", Exchange)
+def test_a_void_round_counts_nobody_and_the_next_one_works(exchange, caplog):
+    grid = Federation(secure_app())
+    strategy = FedAU(CLIENTS, summation=SecureSum())
+    caplog.set_level(logging.WARNING)
+    after_void = run(strategy, grid, [(EVERYONE, dict.fromkeys(range(4), exchange))])
+    assert not after_void["x"].any()
+    assert "Round 1 is void" in caplog.text
+    assert set(strategy.ledger.counted.values()) == {0}
+    grid.lost = {}
+    messages = strategy.configure_train(2, initial(), ConfigRecord(), grid)
+    model, _ = strategy.aggregate_train(2, grid.send_and_receive(messages))
+    assert model["x"].numpy().any()
+    assert set(strategy.ledger.counted.values()) == {2}
+
+
+def test_a_client_behind_the_mod_never_answers_in_clear():
+    grid = Federation(secure_app())
+    run(FedAU(CLIENTS), grid, [(EVERYONE, {})])
+    assert len(grid.replies) == CLIENTS
+    for reply in grid.replies:
+        assert "takes part in secure sums only" in reply.error.reason
+
+
+def test_a_client_without_the_mod_is_told_apart(caplog):
+    caplog.set_level(logging.WARNING)
+    run(FedAU(CLIENTS, summation=SecureSum()), Federation(client_app(FedAUMod())), [(EVERYONE, {})])
+    assert "0 clients sent keys" in caplog.text
+
+
+def test_the_clients_own_minimum_holds_whatever_the_server_wants(caplog):
+    caplog.set_level(logging.WARNING)
+    grid = Federation(secure_app(min_cohort=7))
+    after = run(FedAU(CLIENTS, summation=SecureSum(min_cohort=2)), grid, [(EVERYONE, {})])
+    assert not after["x"].any()
+    reasons = {reply.error.reason for reply in grid.replies if reply.has_error()}
+    assert reasons == {"refused: a cohort of 6 is below this client's min_cohort=7"}
+
+
+def test_neither_metrics_nor_groups_go_with_a_secure_sum():
+    with pytest.raises(ValueError, match="must be empty with SecureSum"):
+        FedAU(CLIENTS, groups={"a": 6}, summation=SecureSum())
+    grid = Federation(client_app(SecureSumMod(), FedAUMod(report=("loss",))))
+    after = run(FedAU(CLIENTS, summation=SecureSum()), grid, [(EVERYONE, {})])
+    assert not after["x"].any()
+    reasons = {reply.error.reason for reply in grid.replies if reply.has_error()}
+    assert reasons == {"refused: a secure sum takes no metric or label, but ['loss'] is to be sent"}
+
+
+def test_hosts_send_the_sum_of_their_clients():
+    app = ClientApp(mods=[SecureSumMod()])
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        model = {name: value.numpy() for name, value in message.content["arrays"].items()}
+
+        def participant(client: int) -> Participant:
+            own = Context(1, client, {}, RecordDict(), {})
+            return Participant(ContextStore(own), FedAUWeighting())
+
+        def training(client: int):
+            x = model["x"] + np.float32(0.25 * client)
+            return {**model, "x": x if client != 5 else x * np.nan}
+
+        config = message.content["config"]
+        total, label = Host(participant).contribute(config, model, training)
+        content = RecordDict({"arrays": encode(total), LABEL_RECORD: label})
+        return Message(content, reply_to=message)
+
+    grid = Federation(app, clients=3)
+    hosted = dict(zip(grid.nodes, ([1, 2], [3, 4, 5], [6]), strict=True))
+    strategy = FedAU(6, divisor="participants", hosts=hosted.__getitem__, summation=SecureSum())
+    after = run(strategy, grid, [({0, 1, 2}, {})])
+    # Client 5 could not contribute, and its host says so.
+    assert after["x"].tolist() == [np.float32(0.25 * (1 + 2 + 3 + 4 + 6) / 5)] * 5
+    assert strategy.ledger.counted == {1: 1, 2: 1, 3: 1, 4: 1, 5: 0, 6: 1}
+
+
+def test_clipping_is_logged_by_the_client_and_reported_when_asked_for(caplog):
+    caplog.set_level(logging.INFO)
+    summation = SecureSum(fixed_point=FixedPoint(value_range=0.125, bits=16), report_clipping=True)
+    grid = Federation(secure_app())
+    after = run(FedAU(CLIENTS, summation=summation), grid, [(EVERYONE, {})])
+    beyond = [np.abs(0.3 * target(context)) > 0.125 for context in grid.contexts.values()]
+    assert summation.clipped == pytest.approx(np.mean(beyond), abs=1e-4)
+    assert np.abs(after["x"]).max() <= 0.125
+    assert "are beyond value_range=0.125 and were clipped" in caplog.text
+    assert "of all values were clipped" in caplog.text
+
+
+def test_a_seed_makes_the_sum_repeat():
+    def once(seed):
+        coarse = SecureSum(fixed_point=FixedPoint(value_range=2.0, bits=6), seed=seed)
+        return run(FedAU(CLIENTS, summation=coarse), Federation(secure_app()), PATH[:2])["x"]
+
+    assert np.array_equal(once(1), once(1))
+    assert not np.array_equal(once(1), once(2))
+
+
+def test_more_clients_than_the_ring_holds_are_refused():
+    summation = SecureSum(fixed_point=FixedPoint(max_cohort=5))
+    with pytest.raises(ValueError, match="max_cohort=5 is below the 6 clients"):
+        run(FedAU(CLIENTS, summation=summation), Federation(secure_app()), [(EVERYONE, {})])
+
+
+@pytest.mark.parametrize("options", [{"min_cohort": 1}, {"exchange_timeout": 0.0}])
+def test_impossible_settings_are_refused_by_name(options):
+    with pytest.raises(ValueError, match=f"{next(iter(options))}="):
+        SecureSum(**options)
+
+
+def test_a_sparse_graph_and_the_large_ring():
+    summation = SecureSum(
+        fixed_point=FixedPoint(bits=40, ring_bits=64), topology=Topology(min_degree=4)
+    )
+    grid = Federation(secure_app(), clients=12)
+    after = run(FedAU(12, summation=summation), grid, [(set(range(12)), {3: Exchange.MASKED})])
+    targets = [target(c) for n, c in grid.contexts.items() if n != grid.nodes[3]]
+    assert np.allclose(after["x"], 0.3 * np.sum(targets, axis=0) / 12, atol=1e-6)
+
+
+def test_evaluation_passes_through():
+    app = secure_app()
+
+    @app.evaluate()
+    def evaluate(message: Message, context: Context) -> Message:
+        return Message(RecordDict({"metrics": MetricRecord({"num-examples": 1})}), reply_to=message)
+
+    grid = Federation(app)
+    message = Message(
+        RecordDict({"arrays": ArrayRecord({"x": Array(np.zeros(1))})}),
+        dst_node_id=grid.nodes[0],
+        message_type=MessageType.EVALUATE,
+    )
+    (reply,) = grid.send_and_receive([message])
+    assert not reply.has_error()

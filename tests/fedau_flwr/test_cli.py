@@ -1,0 +1,59 @@
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from fedau_flwr import WeightState
+from fedau_flwr.cli import app
+from fedau_flwr.state_directory import StateDirectory
+from fedau_flwr.store import Version
+
+
+def test_shows_state_in_plain_words(tmp_path):
+    store = StateDirectory(tmp_path, "client-3")
+    with store.locked("t1"):
+        store.save("t1", [Version(4, 1, 9, WeightState(3, 1, 1, 2.0))])
+    result = CliRunner().invoke(app, ["state", "show", str(tmp_path)])
+    assert result.exit_code == 0
+    assert "client client-3: last sent for round 4" in result.output
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [("missing", "must be an existing directory."), ("", "must hold the state of at least one")],
+)
+def test_directories_without_state(tmp_path, name, sentence):
+    result = CliRunner().invoke(app, ["state", "show", str(tmp_path / name)])
+    assert result.exit_code == 2
+    assert sentence in result.output
+
+
+def test_without_a_clone_the_suite_is_named_in_one_sentence(tmp_path):
+    """As from a wheel: the package somewhere on the path, no clone around it."""
+    import shutil
+    from pathlib import Path
+
+    import fedau_flwr
+
+    shutil.copytree(
+        Path(fedau_flwr.__file__).parent,
+        tmp_path / "site" / "fedau_flwr",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    script = (
+        f"import sys; sys.path.insert(0, {str(tmp_path / 'site')!r})\n"
+        "from fedau_flwr.cli import main; main()"
+    )
+    result = subprocess.run(
+        [sys.executable, "-P", "-c", script, "run"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 2
+    assert result.stderr == (
+        "`fedau run` belongs to the simulation suite, which is used from a clone of the "
+        "fedau-flwr repository: run it there.\n"
+    )

@@ -1,0 +1,158 @@
+"""The suite's commands; runs are real, on nodes within the test's own process."""
+
+import re
+from dataclasses import fields
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from simulations import cli, launch
+from simulations.client_app import app as client_app
+from simulations.config import RunConfig, key_of
+from simulations.failures import RunFailure
+from simulations.run_directory import RunDirectory
+from simulations.server_app import run_experiment
+from tests.in_process_grid import InProcessGrid
+
+TINY = "--clients 14 --train-samples 300 --test-samples 60 --rounds 4 --mean-participation 0.3"
+
+
+class InProcessLink:
+    """Runs experiments where a SuperLink would."""
+
+    stop_method = None
+
+    def __init__(self, **options):
+        self.options = options
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def run(self, config, nodes, follow):
+        if config.method == "fedvarp":
+            raise RunFailure("Node 5 failed: no reason given.")
+        run = run_experiment(InProcessGrid(client_app, nodes, config.to_dict()), config)
+        follow(run)
+        if config.method == self.stop_method:
+            run.finish("stopped", 2, "The run was stopped.")
+        return run.outcome()
+
+
+@pytest.fixture
+def fedau(monkeypatch, tmp_path):
+    """Return a function that runs the command line in an empty directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(launch, "SuperLink", InProcessLink)
+    app = typer.Typer()
+    cli.register(app)
+
+    def call(line):
+        result = CliRunner().invoke(app, line.split(), env={"COLUMNS": "160", "TERM": "dumb"})
+        if result.exception and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
+
+    return call
+
+
+def test_run_writes_a_run_and_says_where(fedau, tmp_path):
+    result = fedau(f"run {TINY} --evaluate-every 2 --run-dir here --seed 3")
+    assert result.exit_code == 0, result.output
+    assert f"The results go to {tmp_path / 'here'}" in result.output
+    assert len(re.findall(r"round [24]/4: train \d+\.\d % \(loss", result.output)) == 2
+    assert "here: The run finished its 4 rounds." in result.output
+    config = RunDirectory(tmp_path / "here").config()
+    assert (config.seed, config.data_dir) == (3, str(tmp_path / "data"))
+
+
+def test_run_makes_a_new_directory_by_default(fedau, tmp_path):
+    assert fedau(f"run {TINY}").exit_code == 0
+    (run,) = (tmp_path / "runs").iterdir()
+    assert run.name.endswith("-fedau-synthetic-seed1")
+
+
+def test_resume_goes_on_with_what_may_change(fedau, tmp_path):
+    fedau(f"run {TINY} --run-dir here")
+    result = fedau("resume here --rounds 6 --clients-per-node 7")
+    assert result.exit_code == 0, result.output
+    assert RunDirectory(tmp_path / "here").metrics()[-1]["round"] == 6
+
+
+def test_compare_prints_methods_and_classes(fedau, tmp_path):
+    result = fedau(f"compare {TINY} --methods fedau,fedau:0,fedavg --seeds 1-2 --out all")
+    assert result.exit_code == 0, result.output
+    names = sorted(path.name for path in (tmp_path / "all").iterdir())
+    methods = ("fedau-50", "fedau-infinity", "fedavg")
+    assert names == [f"{method}-seed{seed}" for method in methods for seed in (1, 2)]
+    for name in ("fedau K=50", "fedau K=∞", "fedavg"):
+        assert len(re.findall(rf"{name} .* ± ", result.output)) == 1
+        assert len(re.findall(rf"{name} ", result.output)) == 2
+    assert "(participation)" in result.output
+
+
+def test_compare_ends_when_a_run_is_stopped(fedau, tmp_path, monkeypatch):
+    monkeypatch.setattr(InProcessLink, "stop_method", "mifa")
+    result = fedau(f"compare {TINY} --methods mifa,fedavg --out all")
+    assert result.exit_code == 130
+    assert [path.name for path in (tmp_path / "all").iterdir()] == ["mifa-seed1"]
+
+
+def test_a_failed_run_is_one_sentence_and_code_1(fedau):
+    result = fedau(f"run {TINY} --method fedvarp")
+    assert result.exit_code == 1
+    assert result.output.splitlines()[-1] == "Node 5 failed: no reason given."
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("run --method fedprox", "method is 'fedprox', but must be one of fedau, "),
+        ("run --cutoff -1", "cutoff is -1, but must be 0 or more."),
+        ("run --dataset cinic10", "{here}/data/cinic10/train-images.npy is missing: run `fedau "),
+        ("run --pattern trace --trace no.csv", "trace is '{here}/no.csv', but must be a file "),
+        ("run --gpus-per-client 1", "gpus-per-client is 1 and device is 'auto', but must be 0 "),
+        ("run --device cuda", "gpus-per-client is -1 and device is 'cuda', but must be 0 "),
+        ("run --workers -1", "workers is -1, but must be 0 or more."),
+        ("compare --seeds 1-x", "seeds is '1-x', but must be like 1,2 or 1-5."),
+        ("compare --seeds 3-1", "seeds is '3-1', but must name at least one."),
+        ("compare --methods mifa:5", "methods has 'mifa:5', but a cutoff goes with fedau"),
+        ("resume nowhere", "run-dir is '{here}/nowhere', but must be the directory of a run"),
+        ("data prepare mnist", "dataset is 'mnist', but must be one of svhn, "),
+    ],
+)
+def test_mistakes_are_one_sentence_and_code_2(fedau, tmp_path, line, sentence):
+    if "cuda" in line or "gpus" in line:
+        torch = pytest.importorskip("torch")
+        if torch.cuda.is_available():
+            pytest.skip("did not run: this machine has a GPU")
+    result = fedau(line)
+    assert result.exit_code == 2
+    (only,) = result.output.splitlines()
+    assert only.startswith(sentence.format(here=tmp_path))
+    assert only.endswith(".")
+
+
+def test_a_directory_with_a_run_is_not_overwritten(fedau):
+    fedau(f"run {TINY} --run-dir here")
+    result = fedau(f"run {TINY} --run-dir here")
+    assert result.exit_code == 2
+    assert "must not hold a run yet" in result.output
+
+
+def test_every_key_is_an_option_with_help(fedau):
+    text = fedau("run --help").output
+    for item in fields(RunConfig):
+        if item.name != "resume":
+            option = {"num_server_rounds": "rounds"}.get(item.name, key_of(item.name))
+            assert f"--{option} " in text, option
+            assert item.metadata["help"]
+
+
+def test_data_prepare_says_where_the_data_are(fedau, tmp_path):
+    result = fedau("data prepare synthetic --data-dir d --seed 2")
+    assert result.exit_code == 0
+    assert result.output.startswith(f"synthetic is in {tmp_path / 'd' / 'synthetic'}")

@@ -1,0 +1,30 @@
+"""The README's example and numbers are what it says they are."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_example_runs_as_it_is_printed(tmp_path):
+    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    (tmp_path / "example.py").write_text(example)
+    result = subprocess.run(
+        [sys.executable, "example.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    assert re.search(r"^FedAU is around 4\.4: all clients' mean is 4\.5", result.stdout, re.M)
+    assert "It prints 4.4 on our machine" in README
+
+
+def test_the_table_of_lost_replies_is_the_generated_one():
+    table = (ROOT / "simulations" / "results" / "lost-replies" / "table.md").read_text()
+    assert table in README
