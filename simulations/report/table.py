@@ -103,8 +103,9 @@ class Table:
         )
         rows = [[_mean(cell) for cell in row] if len(row) > _WIDE else row for row in self.rows]
         for place, name in enumerate(self.header):
-            # A header may be broken between words, a number may not.
-            width = max((len(str(row[place])) for row in rows), default=0)
+            # A header may be broken between words; what is in the cells may not.
+            texts = [*name.split(), *(str(row[place]) for row in rows)]
+            width = max(map(len, texts), default=0)
             table.add_column(name, min_width=min(width, _LONGEST))
         for row in rows:
             table.add_row(*(str(cell) for cell in row))
