@@ -37,6 +37,7 @@ _RC = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
+    "axes.axisbelow": True,
     "grid.alpha": 0.25,
     "hatch.linewidth": 0.6,
     "svg.hashsalt": "fedau",

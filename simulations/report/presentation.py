@@ -12,13 +12,20 @@ from simulations.report.draw import draw_runs
 from simulations.report.results import tables, write
 from simulations.report.runs import Run, read_runs
 from simulations.report.table import Table
+from simulations.run_directory import RunDirectory
 
 
 def present(
     paths: Iterable[Path], where: Path, console: Console, *, kinds: Sequence[str]
 ) -> list[Path]:
-    """Print and write the tables of the runs in `paths`, draw them, and return the files."""
-    runs = read_runs(paths, where=where)
+    """Print and write the tables of the runs in `paths`, draw them, and return the files.
+
+    Runs that were interrupted before their first report are left out.
+    """
+    reported = [path for path in paths if RunDirectory(path).metrics()]
+    if not reported:
+        return []
+    runs = read_runs(reported, where=where)
     return show_tables(runs, where, console) + show_plots(runs, where, console, kinds=kinds)
 
 

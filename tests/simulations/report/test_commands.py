@@ -126,3 +126,11 @@ def test_a_search_prints_the_losses_and_the_choice(fedau, tmp_path, launched):
     rows = [line.split(",") for line in (tmp_path / "out/search.csv").read_text().splitlines()]
     chosen = [(row[0], row[1], row[2]) for row in rows[1:] if row[-1].startswith("chosen")]
     assert chosen == [("fedau K=50", "0.1", "1"), ("fedavg", "0.1", "none")]
+
+
+def test_a_study_that_is_stopped_at_once_has_nothing_to_show(fedau, monkeypatch):
+    stopped = [{"status": "stopped"}]
+    monkeypatch.setattr(resumption, "run_all", lambda *arguments, where: stopped)
+    result = fedau("study", "spread", "--dataset", "synthetic", "--rounds", "10")
+    assert result.exit_code == 130
+    assert result.stderr == ""
