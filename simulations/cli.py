@@ -12,8 +12,8 @@ import typer
 from rich.console import Console
 
 from simulations.config import MAY_CHANGE, RunConfig
-from simulations.data.prepare import prepare
-from simulations.data.spec import DATASETS, METHODS, dataset
+from simulations.data.command import app as data_app
+from simulations.data.spec import METHODS
 from simulations.invocation import (
     end,
     method_list,
@@ -22,7 +22,6 @@ from simulations.invocation import (
     run_name,
     seed_list,
     sentences,
-    settings,
 )
 from simulations.launch import Resources, run_all
 from simulations.options import run_options
@@ -43,7 +42,7 @@ def run(values: dict[str, Any], resources: MakeResources) -> None:
     """
     with sentences():
         name = f"{values['method']}-{values['dataset']}-seed{values['seed']}"
-        config = settings(values, run_dir=values["run_dir"] or str(new_directory(name)))
+        config = RunConfig(**{**values, "run_dir": values["run_dir"] or str(new_directory(name))})
         end(run_all([config], resources(), Console(), where=Path(config.run_dir), reports=True))
 
 
@@ -94,23 +93,8 @@ def compare(
 
 def _variant(values: dict[str, Any], parent: Path, method: str, seed: int) -> RunConfig:
     """Return the settings of one run of a comparison."""
-    config = settings({**values, **method_settings(method), "seed": seed})
+    config = RunConfig(**{**values, **method_settings(method), "seed": seed})
     return replace(config, run_dir=str(parent / run_name(config)))
-
-
-def prepare_data(
-    name: Annotated[str, typer.Argument(help=f"One of {', '.join(DATASETS)}.")],
-    data_dir: Annotated[Path, typer.Option(help="Where the array files go.")] = Path("data"),
-    source: Annotated[
-        Path | None,
-        typer.Option("--from", help="Folder or archive with the official files; else a download."),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the synthetic data set.")] = 1,
-) -> None:
-    """Build the array files of a data set."""
-    with sentences():
-        folder = prepare(dataset(name), data_dir.expanduser().resolve(), source=source, seed=seed)
-        typer.echo(f"{dataset(name).title} is in {folder}.")
 
 
 def register(app: typer.Typer) -> None:
@@ -119,12 +103,4 @@ def register(app: typer.Typer) -> None:
     for command in commands:
         app.command()(command)
     register_reports(app)
-    data = typer.Typer(help="Data sets.", no_args_is_help=True)
-    data.command("prepare")(prepare_data)
-
-    # One command alone would become `fedau data` itself.
-    @data.callback()
-    def _data() -> None:
-        """Build data sets."""
-
-    app.add_typer(data, name="data")
+    app.add_typer(data_app, name="data")

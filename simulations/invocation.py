@@ -1,4 +1,4 @@
-"""What the commands of the suite have in common: errors as sentences, and how settings are read."""
+"""What the commands of the suite have in common: errors as sentences, and how lists are read."""
 
 from __future__ import annotations
 
@@ -32,12 +32,6 @@ def sentences() -> Iterator[None]:
     except KeyboardInterrupt:
         typer.echo("Interrupted.", err=True)
         raise typer.Exit(INTERRUPTED) from None
-
-
-def settings(values: dict[str, Any], **changes: Any) -> RunConfig:
-    """Return a run config with the command line's own place for data."""
-    config = {**values, **changes}
-    return RunConfig(**{**config, "data_dir": config.get("data_dir") or str(Path.cwd() / "data")})
 
 
 def new_directory(name: str) -> Path:

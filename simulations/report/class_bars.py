@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from simulations.report.plot_style import bar_styles, legend_below, new_figure
 from simulations.report.results import (
     class_accuracy,
+    class_names,
     class_order,
     class_participation,
     shown_places,
 )
-from simulations.report.runs import Panel, Run
+from simulations.report.runs import Panel
 
 
 def class_bars(panel: Panel) -> Figure | None:
@@ -41,7 +41,7 @@ def class_bars(panel: Panel) -> Figure | None:
         np.arange(len(places)),
         [
             f"{name}\n{100 * p:.1f} %"
-            for name, p in zip(_names(everyone, places), present, strict=True)
+            for name, p in zip(class_names(everyone, places), present, strict=True)
         ],
     )
     axis.set(
@@ -54,10 +54,3 @@ def class_bars(panel: Panel) -> Figure | None:
     axis.grid(visible=False, axis="x")
     legend_below(figure, axis)
     return figure
-
-
-def _names(runs: list[Run], places: NDArray[np.int64]) -> list[str]:
-    if len({run.seed for run in runs}) > 1:
-        return [f"no.{place + 1}" for place in places]
-    classes = runs[0].summary.config.spec.classes
-    return [classes[number] for number in class_order(runs[0])[places]]

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from simulations.config import ConfigError, RunConfig
 from simulations.data.spec import METHODS
-from simulations.invocation import end, method_list, seed_list, sentences, settings
+from simulations.invocation import end, method_list, seed_list, sentences
 from simulations.launch import Resources
 from simulations.options import run_options
 from simulations.report.results import write
@@ -80,7 +80,7 @@ def pattern(
     with sentences():
         if not 0 < probability <= 1:
             raise ConfigError(f"probability is {probability:g}, but must be in (0, 1].")
-        _pictures(settings(values), out.expanduser().resolve(), probability)
+        _pictures(RunConfig(**values), out.expanduser().resolve(), probability)
 
 
 @run_options(without=_OWN, optional=True)

@@ -115,30 +115,26 @@ def spread(runs: Sequence[Run]) -> Table | None:
 def by_class(panel: Panel) -> Table | None:
     """Return the test accuracy by class, those first whose owners come most often.
 
-    Which classes these are depends on the seed: over several seeds, columns are places in this
-    order. Of many classes the outermost are shown.
+    Of many classes the outermost are shown.
     """
     runs = [run for some in panel.lines.values() for run in some if not run.reached]
     runs = [run for run in runs if run.class_participation is not None]
     if not runs:
         return None
-    one_seed = len({run.seed for run in runs}) == 1
     places = shown_places(len(class_order(runs[0])))
-    classes = runs[0].summary.config.spec.classes
-    names = [classes[i] for i in class_order(runs[0])[places]]
+    lines = {name: [run for run in group if run in runs] for name, group in panel.lines.items()}
+    lines = {name: group for name, group in lines.items() if group}
+    values = {name: [class_accuracy(run) for run in group] for name, group in lines.items()}
+    present = np.mean([class_participation(run) for run in runs], axis=0)
     table = Table(
         f"classes-{panel.name}",
-        f"Test accuracy in % by class, from frequent to rare: {panel.title}",
-        ["method", *(names if one_seed else [f"no.{place + 1}" for place in places])],
+        f"Test accuracy in % by class: {panel.title}",
+        ["class", "participation", *lines],
+        remark="Participation: the mean probability in % with which a sample is there.",
     )
-    present = np.mean([class_participation(run)[places] for run in runs], axis=0)
-    table.rows.append(["(participation)", *(Spread(100 * value) for value in present)])
-    for method, group in panel.lines.items():
-        values = [class_accuracy(run)[places] for run in group if run in runs]
-        if values:
-            table.rows.append(
-                [method, *(Spread.of(column) for column in zip(*values, strict=True))]
-            )
+    for name, place in zip(class_names(runs, places), places, strict=True):
+        cells = [Spread.of([some[place] for some in values[line]]) for line in lines]
+        table.rows.append([name, Spread(100 * present[place]), *cells])
     return table
 
 
@@ -158,6 +154,17 @@ def class_participation(run: Run) -> NDArray[np.float64]:
     """Return how often the classes are there, in the order of `class_order`."""
     order = class_order(run)
     return np.zeros(len(order)) if (p := run.class_participation) is None else p[order]
+
+
+def class_names(runs: Sequence[Run], places: NDArray[np.int64]) -> list[str]:
+    """Return the names of the classes at these places in the order of participation.
+
+    Which classes come often depends on the seed: over several seeds a name is a place.
+    """
+    if len({run.seed for run in runs}) > 1:
+        return [f"no. {place + 1}" for place in places]
+    classes = runs[0].summary.config.spec.classes
+    return [classes[number] for number in class_order(runs[0])[places]]
 
 
 def shown_places(classes: int) -> NDArray[np.int64]:

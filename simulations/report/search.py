@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from simulations.config import RunConfig
-from simulations.invocation import method_settings, run_name, settings
+from simulations.invocation import method_settings, run_name
 from simulations.report.table import Cell, Spread, Table
 from simulations.run_directory import RunDirectory
 from simulations.summary import label
@@ -139,7 +139,8 @@ class Search:
 
     def _config(self, method: str, lr: float, server_lr: float, seed: int) -> RunConfig:
         steps = {"lr": lr, "server_lr": server_lr if _has_global_step(method) else 0.0}
-        config = settings({**self._values, **method_settings(method), **steps, "seed": seed})
+        method_keys = {**method_settings(method), **steps, "seed": seed}
+        config = RunConfig(**{**self._values, **method_keys})
         name = f"{run_name(config)}-lr-{lr:g}-server-lr-{server_lr:g}"
         return replace(config, run_dir=str(self._parent / name))
 

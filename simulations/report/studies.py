@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from simulations.config import ConfigError, RunConfig, key_of
-from simulations.invocation import method_settings, run_name, settings
+from simulations.invocation import method_settings, run_name
 
 PAPER_METHODS = (
     "fedau:0",
@@ -130,7 +130,7 @@ def study_configs(
     configs = []
     for point, seed, method in product(product(*axes.values()), seeds, methods or chosen.methods):
         place = dict(zip(axes, point, strict=True))
-        config = settings({**common, **place, **method_settings(method), "seed": seed})
+        config = RunConfig(**{**common, **place, **method_settings(method), "seed": seed})
         folder = parent / _folder(config, axes) / run_name(config)
         configs.append(replace(config, run_dir=str(folder)))
     return configs

@@ -5,13 +5,12 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import rich.box
 import rich.table
 
-_WIDE = 10
 _LONGEST = 24
 
 
@@ -92,7 +91,7 @@ class Table:
         return file.getvalue()
 
     def rich(self) -> rich.table.Table:
-        """Return the table for a terminal, where many columns leave no room for the spreads."""
+        """Return the table for a terminal."""
         table = rich.table.Table(
             title=self.title,
             caption=self.remark or None,
@@ -101,19 +100,14 @@ class Table:
             box=rich.box.SIMPLE_HEAD,
             padding=(0, 1, 0, 0),
         )
-        rows = [[_mean(cell) for cell in row] if len(row) > _WIDE else row for row in self.rows]
         for place, name in enumerate(self.header):
             # A header may be broken between words; what is in the cells may not.
-            texts = [*name.split(), *(str(row[place]) for row in rows)]
+            texts = [*name.split(), *(str(row[place]) for row in self.rows)]
             width = max(map(len, texts), default=0)
             table.add_column(name, min_width=min(width, _LONGEST))
-        for row in rows:
+        for row in self.rows:
             table.add_row(*(str(cell) for cell in row))
         return table
-
-
-def _mean(cell: Cell) -> Cell:
-    return replace(cell, std=None) if isinstance(cell, Spread) else cell
 
 
 def _escaped(cell: Cell) -> str:

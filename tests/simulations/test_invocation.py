@@ -10,7 +10,6 @@ from simulations.invocation import (
     run_name,
     seed_list,
     sentences,
-    settings,
 )
 
 
@@ -38,12 +37,6 @@ def test_names_of_runs():
     assert run_name(RunConfig(seed=3)) == "fedau-50-seed3"
     assert run_name(RunConfig(cutoff=0)) == "fedau-infinity-seed1"
     assert run_name(RunConfig(method="mifa")) == "mifa-seed1"
-
-
-def test_data_are_where_the_command_is(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert settings({"seed": 2}, clients=9).data_dir == str(tmp_path / "data")
-    assert settings({"data_dir": "/elsewhere"}).data_dir == "/elsewhere"
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,16 @@ def test_a_study_runs_what_is_missing_then_shows_all_of_it(fedau, tmp_path, laun
 
 
 def test_studies_without_training_draw_participation(fedau, tmp_path):
-    small = ["--dataset", "synthetic", "--train-samples", 300, "--test-samples", 60]
+    small = [
+        "--data-dir",
+        "data",
+        "--dataset",
+        "synthetic",
+        "--train-samples",
+        300,
+        "--test-samples",
+        60,
+    ]
     small += ["--clients", 12, "--rounds", 30]
     result = fedau("study", "weights", *small, "--pattern", "cyclic")
     assert result.exit_code == 0

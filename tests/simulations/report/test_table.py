@@ -34,9 +34,3 @@ def test_the_terminal_gets_the_same_cells():
     table = made().rich()
     assert [column.header for column in table.columns] == ["method", "value", "empty"]
     assert list(table.columns[1].cells) == ["1.0 ± 0.2", "2.0", "no number"]
-
-
-def test_on_a_terminal_many_columns_have_no_spread():
-    wide = Table("n", "T", [f"c{i}" for i in range(11)], [[Spread(1.0, 0.5)] * 11])
-    assert list(wide.rich().columns[0].cells) == ["1.0"]
-    assert "1.0 ± 0.5" in wide.markdown()
