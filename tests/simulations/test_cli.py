@@ -85,23 +85,27 @@ def test_resume_goes_on_with_what_may_change(fedau, tmp_path):
     assert RunDirectory(tmp_path / "here").metrics()[-1]["round"] == 6
 
 
-def test_compare_prints_methods_and_classes(fedau, tmp_path):
+def test_compare_prints_and_draws_methods_and_classes(fedau, tmp_path):
     result = fedau(f"compare {TINY} --methods fedau,fedau:0,fedavg --seeds 1-2 --out all")
     assert result.exit_code == 0, result.output
-    names = sorted(path.name for path in (tmp_path / "all").iterdir())
+    names = sorted(path.name for path in (tmp_path / "all").iterdir() if path.is_dir())
     methods = ("fedau-50", "fedau-infinity", "fedavg")
     assert names == [f"{method}-seed{seed}" for method in methods for seed in (1, 2)]
     for name in ("fedau K=50", "fedau K=∞", "fedavg"):
-        assert len(re.findall(rf"{name} .* ± ", result.output)) == 1
-        assert len(re.findall(rf"[│┃] {name} ", result.output)) == 2
-    assert "its owners come" in result.output
+        # Rows of accuracy and of its spread over clients, and a column of classes.
+        assert len(re.findall(rf"{name} .* ± ", result.output)) == 2
+        assert len(re.findall(rf" {name} ", result.output)) == 3
+    assert len(re.findall(r"^ no\. \d+ ", result.output, re.MULTILINE)) == 10
+    for plot in ("curves", "classes"):
+        assert (tmp_path / "all" / f"{plot}-synthetic-bernoulli.png").stat().st_size > 1000
 
 
 def test_compare_ends_when_a_run_is_stopped(fedau, tmp_path, monkeypatch):
     monkeypatch.setattr(InProcessLink, "stop_method", "mifa")
     result = fedau(f"compare {TINY} --methods mifa,fedavg --out all")
     assert result.exit_code == 130
-    assert [path.name for path in (tmp_path / "all").iterdir()] == ["mifa-seed1"]
+    runs = [path.name for path in (tmp_path / "all").iterdir() if path.is_dir()]
+    assert runs == ["mifa-seed1"]
 
 
 def test_a_failed_run_is_one_sentence_and_code_1(fedau):
