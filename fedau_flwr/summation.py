@@ -18,6 +18,7 @@ from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
 from .contribution import decode, is_averaged, wire_dtype
+from .privacy.gaussian import GaussianPrivacy
 from .protocol import GROUP, HOSTED, LABEL_RECORD
 from .store import Arrays
 
@@ -86,6 +87,10 @@ class Summation(ABC):
         """Prepare a round; returns the train messages that are to be sent."""
         del this
         return messages
+
+    def check_privacy(self, privacy: GaussianPrivacy) -> None:
+        """Refuse noise that this summation cannot carry."""
+        del privacy
 
     @abstractmethod
     def close(self, this: Round, replies: list[Message]) -> Sum:

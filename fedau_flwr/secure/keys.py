@@ -43,6 +43,11 @@ def public_of(private: bytes) -> bytes:
     return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
 
 
+def check_public(public: bytes) -> None:
+    """Refuse a public key with which nobody could agree on a secret."""
+    agree(generate()[0], public, Purpose.SHARE_SEALING, b"")
+
+
 def derive(secret: bytes, purpose: Purpose, binding: bytes) -> bytes:
     """Derive a 256-bit key from `secret` for one purpose and one place in the protocol."""
     return HKDF(
