@@ -131,6 +131,12 @@ def _secaggplus_round(vectors: Vectors, dropped: int, needed: int) -> tuple[Floa
         )
         return Message(compat.fitres_to_recorddict(result, True), reply_to=message)
 
+    grid = WireGrid(app, clients, dropped)
+    return run_secaggplus(grid, clients, parameters, needed), grid.sent[clients]
+
+
+def run_secaggplus(grid: Grid, clients: int, parameters: int, needed: int) -> Floats:
+    """Drive one round of Flower's workflow from a model of zeros; return the model after it."""
     manager = SimpleClientManager()
     for node in range(1, clients + 1):
         manager.register(_Proxy(node))
@@ -148,11 +154,10 @@ def _secaggplus_round(vectors: Vectors, dropped: int, needed: int) -> tuple[Floa
         ),
         client_manager=manager,
     )
-    grid = WireGrid(app, clients, dropped)
     SecAggPlusWorkflow(clients, needed, max_weight=1.0)(grid, context)
     record = context.state.array_records[MAIN_PARAMS_RECORD]
     (mean,) = parameters_to_ndarrays(compat.arrayrecord_to_parameters(record, True))
-    return mean, grid.sent[clients]
+    return cast(Floats, mean)
 
 
 class _Proxy(ClientProxy):
@@ -178,15 +183,18 @@ class WireGrid(Grid):
     nodes : int
         How many there are.
     dropped : int
-        So many of the first nodes vanish in the third exchange, that of the masked vectors.
+        So many of the first nodes vanish.
+    exchange : int (default: 3)
+        In which exchange they do; the third is that of the masked vectors in both protocols.
     """
 
-    def __init__(self, app: ClientApp, nodes: int, dropped: int) -> None:
+    def __init__(self, app: ClientApp, nodes: int, dropped: int, *, exchange: int = 3) -> None:
         # Flower's messages take their sender from here; in a ServerApp's process it is set.
         TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
         self.sent = dict.fromkeys(range(1, nodes + 1), 0)
         self._app = app
         self._dropped = dropped
+        self._last = exchange
         self._exchanges = 0
         self._replies: dict[str, Message] = {}
         self._contexts = {
@@ -206,7 +214,7 @@ class WireGrid(Grid):
             message.metadata.__dict__["_message_id"] = str(uuid4())
             ids.append(message.metadata.message_id)
             node = message.metadata.dst_node_id
-            if self._exchanges == 3 and node <= self._dropped:
+            if self._exchanges >= self._last and node <= self._dropped:
                 continue
             received = message_from_proto(_wire(message))
             reply = self._app(received, self._contexts[node])
