@@ -92,7 +92,8 @@ class StateDirectory(Store):
                 if arrays := version.arrays():
                     path = folder / _memory_file(version.round, version.attempt)
                     wanted.add(path)
-                    if not path.exists():
+                    # A process that died before the JSON was written may have left other vectors.
+                    if version is versions[-1] or not path.exists():
                         _write(path, _pack(arrays))
             _write(folder / STATE, versions_to_json(training, versions).encode())
             for path in folder.iterdir():
