@@ -367,7 +367,8 @@ class FedAU(FedAvg):
         """Note that a checkpoint of `server_round` is safe, so that clients drop older state.
 
         A loop that keeps checkpoints calls this with 0 before its first round: clients then
-        keep what they need to follow a resumed server back.
+        keep what they need to follow a resumed server back. A loop that may resume from several
+        of them names the oldest, also after `load_state_dict`.
         """
         self.ledger.safe = server_round
 
