@@ -15,9 +15,11 @@ from rich.console import Console
 from simulations.config import MAY_CHANGE, ConfigError, RunConfig
 from simulations.data.prepare import prepare
 from simulations.data.spec import DATASETS, METHODS, DataError, dataset
+from simulations.deployment import command
 from simulations.failures import RunFailure
 from simulations.launch import Resources, run_all
 from simulations.options import run_options
+from simulations.patterns import REAL
 from simulations.run_directory import RunDirectory
 from simulations.summary import comparison, label
 
@@ -75,6 +77,10 @@ def resume(
     directory: Annotated[Path, typer.Argument(help="The directory of the run.")],
     values: dict[str, Any],
     resources: MakeResources,
+    federation: Annotated[
+        str | None,
+        typer.Option(help="For a run on a deployment: its name in ~/.flwr/config.toml."),
+    ] = None,
 ) -> None:
     """Go on with a run from its last checkpoint; options that are not given stay as they were."""
     with sentences():
@@ -83,6 +89,8 @@ def resume(
             key.replace("-", "_"): v for key, v in RunDirectory(path).config().to_dict().items()
         }
         config = RunConfig(**{**saved, **values, "run_dir": str(path), "resume": True})
+        if config.pattern == REAL:
+            raise typer.Exit(command.resume_deployment(path, config, federation))
         _end(run_all([config], resources(), Console(), where=path, reports=True))
 
 
@@ -157,9 +165,9 @@ def prepare_data(
 
 def register(app: typer.Typer) -> None:
     """Add the suite's commands."""
-    commands: tuple[Callable[..., None], ...] = (run, compare, resume)
-    for command in commands:
-        app.command()(command)
+    functions: tuple[Callable[..., None], ...] = (run, compare, resume)
+    for function in functions:
+        app.command()(function)
     data = typer.Typer(help="Data sets.", no_args_is_help=True)
     data.command("prepare")(prepare_data)
 
@@ -169,3 +177,4 @@ def register(app: typer.Typer) -> None:
         """Build data sets."""
 
     app.add_typer(data, name="data")
+    command.register(app)
