@@ -27,9 +27,9 @@ def build_strategy(config: RunConfig, grid: AvailabilityGrid | None = None) -> S
         options |= {
             "round_timeout": config.round_deadline,
             "min_available_nodes": 1,
-            "groups": config.group_sizes,
-            "group_cutoff": config.cutoff or None,
         }
+        if config.groups:
+            options |= {"groups": config.group_sizes, "group_cutoff": config.cutoff or None}
     else:
         options |= {
             "client_numbers": grid.client_numbers,

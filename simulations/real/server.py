@@ -48,7 +48,7 @@ def run_federation(grid: Grid, config: RunConfig) -> RunDirectory:
         )
     config = replace(config, pattern=REAL, trace="", reply_loss=0.0)
     run = RunDirectory.open(config)
-    with run_log(run.log_file):
+    with run_log(run.log_file, every_round=True):
         log.info("The results go to %s.", run.path)
         Training(PunctualGrid(grid), config, run).run()
     return run
@@ -67,7 +67,7 @@ class Training:
         self._seconds = 0.0
         self._test = _open_test_set(config)
         self._exposition = Exposition(
-            run.path / "metrics.prom", run=run.path.name, rounds=config.rounds
+            run.path / "metrics.prom", run=str(run.path), rounds=config.rounds
         )
         self._since_report: list[RoundReport] = []
 

@@ -162,9 +162,11 @@ def test_other_methods_run_too(config, tmp_path, method):
 def test_groups_share_their_history(config, tmp_path):
     grouped = replace(config, groups="phones:2, tablets:1")
     grid = InProcessGrid(client_app, 0, grouped.to_dict())
-    for client, group in enumerate(["phones", "phones", "tablets"]):
+    nodes = [
         grid.connect({"partition-id": client, "num-partitions": NODES, "fedau-group": group})
-    grid.silent = {list(grid.get_node_ids())[0]}
+        for client, group in enumerate(["phones", "phones", "tablets"])
+    ]
+    grid.silent = {nodes[0]}
     run = run_federation(grid, grouped)
     groups = load_checkpoint(run.checkpoint_file)["strategy"]["groups"]
     assert {name: (s["intervals"], s["length"]) for name, s in groups.items()} == {
