@@ -1,7 +1,7 @@
 """Real SuperLinks and SuperNodes on loopback, whose SuperExecs look for work every 0.2 s.
 
-A module's tests look at one story, told by its function ``tell``. Stories mostly wait, for deadlines
-and for Flower, so some of them are told at the same time; what they wait for is never another one.
+A module's tests look at one story, told by its function ``tell``. Stories mostly wait, for
+deadlines and for Flower, so some of them are told at the same time.
 """
 
 from collections.abc import Iterator
