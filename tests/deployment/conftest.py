@@ -4,6 +4,7 @@ A module's tests look at one story, told by its function ``tell``. Stories mostl
 deadlines and for Flower, so some of them are told at the same time.
 """
 
+import os
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +16,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 APP = Path(__file__).parent / "app"
 AT_ONCE = 3
+
+
+def patience(seconds: float, *, at_most: float) -> float:
+    """Return a deadline in which nodes manage to reply, also if the machine has much else to do."""
+    busy = os.getloadavg()[0] / (os.cpu_count() or 1)
+    return min(max(1.0, busy) * seconds, at_most)
 
 
 @pytest.fixture(scope="session")
