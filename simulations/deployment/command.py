@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Mapping
 from datetime import datetime
@@ -42,15 +43,16 @@ def local(
     keep: Annotated[bool, typer.Option(help="Stay up after the run, until Ctrl-C.")] = False,
 ) -> None:
     """Run an app on a real federation of processes on this machine; Ctrl-C stops everything."""
-    try:
-        overrides: Values = parse_config_args([run_config] if run_config else None)
-    except ValueError as error:
-        typer.echo(f"run-config is {run_config!r}, but must be like a=1 b='x': {error}", err=True)
-        raise typer.Exit(2) from None
     now = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
     place = (directory or Path("runs") / f"{now}-deploy").expanduser().resolve()
-    if app is None:
-        overrides = own_settings(place, nodes, data_dir) | overrides
+    try:
+        overrides = parse_overrides(run_config)
+        if app is None:
+            overrides = own_settings(place, nodes, data_dir) | overrides
+            RunConfig.parse(overrides)
+    except ConfigError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2) from None
     status = deploy_local(
         app or CLONE,
         nodes=nodes,
@@ -61,6 +63,19 @@ def local(
         keep=keep,
     )
     raise typer.Exit(status)
+
+
+def parse_overrides(text: str) -> Values:
+    """Read overrides as `flwr run --run-config` does, which itself drops what it cannot read."""
+    rest = re.sub(r"""[^\s=]+=('[^']*'|"[^"]*"|[^\s'"]+)(\s|$)""", "", text)
+    try:
+        if rest.strip():
+            raise ValueError(f"{rest.strip()!r} is not")
+        return dict(parse_config_args([text] if text else None))
+    except ValueError as error:
+        raise ConfigError(
+            f"run-config is {text!r}, but must be like key=1 other='text' ({error})."
+        ) from None
 
 
 def own_settings(place: Path, nodes: int, data_dir: Path | None) -> Values:
