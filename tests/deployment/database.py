@@ -1,5 +1,6 @@
 """What a SuperLink's database has ever held, looked at again and again while it runs."""
 
+import contextlib
 import io
 import sqlite3
 import threading
@@ -24,12 +25,14 @@ class DatabaseRecord:
         self._objects: dict[str, bytes] = {}
 
     def arrays(self) -> list[NDArray[Any]]:
-        """Return every array that was in it."""
-        return [
-            np.load(io.BytesIO(content.split(b"\0", 1)[1]), allow_pickle=False)
-            for content in self._objects.values()
-            if get_object_type_from_object_content(content) == "ArrayChunk"
-        ]
+        """Return every array that was in it, those in more than one chunk aside."""
+        arrays = []
+        for content in self._objects.values():
+            if get_object_type_from_object_content(content) == "ArrayChunk":
+                with contextlib.suppress(ValueError):
+                    file = io.BytesIO(content.split(b"\0", 1)[1])
+                    arrays.append(np.load(file, allow_pickle=False))
+        return arrays
 
     def __enter__(self) -> Self:
         self._thread.start()
