@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +14,7 @@ from flwr.common.config import parse_config_args
 from simulations.config import ConfigError, RunConfig
 from simulations.deployment.local import deploy_local
 from simulations.deployment.node import config_argument
+from simulations.invocation import new_directory, sentences
 from simulations.superlink import CLONE
 
 RUN = "run"
@@ -43,16 +43,12 @@ def local(
     keep: Annotated[bool, typer.Option(help="Stay up after the run, until Ctrl-C.")] = False,
 ) -> None:
     """Run an app on a real federation of processes on this machine; Ctrl-C stops everything."""
-    now = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
-    place = (directory or Path("runs") / f"{now}-deploy").expanduser().resolve()
-    try:
+    place = (directory or new_directory("deploy")).expanduser().resolve()
+    with sentences():
         overrides = parse_overrides(run_config)
         if app is None:
             overrides = own_settings(place, nodes, data_dir) | overrides
             RunConfig.parse(overrides)
-    except ConfigError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(2) from None
     status = deploy_local(
         app or CLONE,
         nodes=nodes,

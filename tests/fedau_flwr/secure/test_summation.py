@@ -353,8 +353,7 @@ class SlowLink(Federation):
 def test_train_messages_live_from_the_end_of_the_exchanges_before_them():
     grid = SlowLink(client_app(SecureSumMod(), FedAUMod()))
     strategy = FedAU(CLIENTS, summation=SecureSum(), round_timeout=5.0)
-    arrays = ArrayRecord({"x": Array(np.zeros(5, np.float32))})
-    messages = strategy.configure_train(1, arrays, ConfigRecord({"steps": 1}), grid)
+    messages = strategy.configure_train(1, initial(), ConfigRecord(), grid)
     assert len(messages) == CLIENTS
     for message in messages:
         assert message.metadata.created_at >= grid.pushed_at
@@ -376,8 +375,7 @@ def test_superlinks_own_reply_for_a_node_that_is_gone_is_no_rejection(caplog):
 
     grid = Gone(client_app(SecureSumMod(), FedAUMod()))
     strategy = FedAU(CLIENTS, summation=SecureSum())
-    arrays = ArrayRecord({"x": Array(np.zeros(5, np.float32))})
     with caplog.at_level(logging.INFO):
-        messages = strategy.configure_train(1, arrays, ConfigRecord({"steps": 1}), grid)
+        messages = strategy.configure_train(1, initial(), ConfigRecord(), grid)
         strategy.aggregate_train(1, list(grid.send_and_receive(messages, timeout=1.0)))
     assert f"Round 1: {CLIENTS - 1} counted, 0 rejected, 1 without reply" in caplog.text
