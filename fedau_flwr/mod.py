@@ -34,13 +34,18 @@ STATE_DIR = "fedau-state-dir"
 Importance = float | Callable[[Context], float]
 
 
-def open_store(context: Context) -> Store:
-    """Return where this client keeps its state: a directory if one is configured."""
+def state_directory(context: Context) -> StateDirectory | None:
+    """Return the directory in which this client keeps its state, if one is configured."""
     root = context.node_config.get(STATE_DIR) or context.run_config.get(STATE_DIR)
     if not root:
-        return ContextStore(context)
+        return None
     # A node id is no name for a client: without node authentication each start brings a new one.
     return StateDirectory(str(root), f"client-{context.node_config.get('partition-id', 'only')}")
+
+
+def open_store(context: Context) -> Store:
+    """Return where this client keeps its state: a directory if one is configured."""
+    return state_directory(context) or ContextStore(context)
 
 
 @dataclass(frozen=True, slots=True)

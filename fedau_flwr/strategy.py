@@ -126,6 +126,8 @@ class FedAU(FedAvg):
             )
         if privacy is not None and privacy.adaptive and numpy_clients:
             raise ValueError("privacy must have a fixed norm with numpy_clients=True.")
+        if privacy is not None:
+            self.summation.check_privacy(privacy)
         self.privacy = privacy
         self.ledger = Ledger()
         self.last_round: RoundReport | None = None

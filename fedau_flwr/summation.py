@@ -18,6 +18,7 @@ from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
 from .contribution import decode, is_averaged, wire_dtype
+from .privacy.gaussian import GaussianPrivacy
 from .protocol import GROUP, HOSTED, LABEL_RECORD
 from .store import Arrays
 
@@ -87,6 +88,10 @@ class Summation(ABC):
         del this
         return messages
 
+    def check_privacy(self, privacy: GaussianPrivacy) -> None:
+        """Refuse noise that this summation cannot carry."""
+        del privacy
+
     @abstractmethod
     def close(self, this: Round, replies: list[Message]) -> Sum:
         """Add up; consumes `replies`."""
@@ -140,6 +145,9 @@ def _contribution(this: Round, reply: Message) -> Arrays:
     known = {"fitres.metrics", "fitres.status", LABEL_RECORD}
     if unknown := sorted(set(content.config_records) - known):
         raise Rejection(f"unknown records {unknown}")
+    hosted = _labels(content).get(HOSTED, [])
+    if not isinstance(hosted, list) or len(set(hosted)) != len(hosted):
+        raise Rejection(f"{HOSTED} of {hosted!r} instead of a list of different clients")
     record = next(iter(content.array_records.values()))
     if record.keys() != this.model.keys():
         odd = sorted(record.keys() ^ this.model.keys())
@@ -172,14 +180,20 @@ def _checked(record: ArrayRecord, name: str, model: NDArray[Any]) -> NDArray[Any
     return value
 
 
+def _labels(content: RecordDict) -> dict[str, Any]:
+    return {
+        **content.config_records.get("fitres.metrics", {}),
+        **content.config_records.get(LABEL_RECORD, {}),
+    }
+
+
 def _take_extras(node: int, content: RecordDict, result: Sum) -> None:
     """Keep a reply's labels and reported metrics, wherever its client could put them."""
-    labels: dict[str, Any] = {**content.config_records.get("fitres.metrics", {})}
-    labels |= content.config_records.get(LABEL_RECORD, {})
+    labels = _labels(content)
     if GROUP in labels:
         result.groups.append(str(labels.pop(GROUP)))
     if HOSTED in labels:
-        result.hosted[node] = list(labels.pop(HOSTED))
+        result.hosted[node] = labels.pop(HOSTED)
     metrics = MetricRecord()
     for record in content.metric_records.values():
         metrics.update(record)

@@ -10,7 +10,7 @@ import logging
 import math
 import time
 
-from flwr.app import Context
+from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.serverapp import Grid, ServerApp
 from flwr.superlink.grid import HttpGrid
 
@@ -30,7 +30,7 @@ log = logging.getLogger("flwr.simulations")
 PULL_INTERVAL = 0.004
 """Seconds between looks for replies; Flower's 0.1 would be a tenth of a round."""
 
-CONNECT_SECONDS = 60.0
+CONNECT_SECONDS = 300.0
 
 app = ServerApp()
 
@@ -50,6 +50,7 @@ def run_experiment(grid: Grid, config: RunConfig) -> RunDirectory:
     run = RunDirectory.open(config)
     with run_log(run.log_file):
         try:
+            await_engine(grid)
             experiment = open_experiment(config)
             if experiment.split.empty.size:
                 log.warning(
@@ -68,25 +69,36 @@ def run_experiment(grid: Grid, config: RunConfig) -> RunDirectory:
     return run
 
 
-def connect(grid: Grid, experiment: Experiment) -> AvailabilityGrid:
-    """Return the grid under the run's participation, once all of its nodes have said who they are.
+def await_engine(grid: Grid) -> None:
+    """Wait until a node answers.
 
-    Flower starts a ServerApp while it still adds nodes. A node answers only when all are there.
+    Flower runs the ServerApp in a thread while it still adds nodes and starts Ray, and a node
+    answers only when both are done. Starting Ray forks this process, which must not happen while
+    another thread multiplies matrices: OpenBLAS then waits for its own threads forever.
     """
     if hasattr(grid, "pull_interval"):
         grid.pull_interval = PULL_INTERVAL
+    deadline = time.monotonic() + CONNECT_SECONDS
+    while not (nodes := list(grid.get_node_ids())):
+        if time.monotonic() > deadline:
+            raise ConfigError(f"No SuperNode has connected within {CONNECT_SECONDS:g} seconds.")
+        time.sleep(0.05)
+    left = deadline - time.monotonic()
+    query = Message(RecordDict({"hello": ConfigRecord()}), nodes[0], MessageType.QUERY, ttl=left)
+    grid.send_and_receive([query], timeout=left)
+
+
+def connect(grid: Grid, experiment: Experiment) -> AvailabilityGrid:
+    """Return the grid under the run's participation, with its nodes identified."""
     config = experiment.config
     kind = AvailabilityGrid if config.clients_per_node == 1 else HostGrid
     present = kind(grid, experiment.process, loss=config.reply_loss, seed=config.seed)
-    deadline = time.monotonic() + CONNECT_SECONDS
-    while not present.everyone().get_node_ids() and time.monotonic() < deadline:
-        time.sleep(0.05)
     nodes = len(present.everyone().get_node_ids())
     wanted = math.ceil(config.clients / config.clients_per_node) if config.clients_per_node else 0
-    if nodes == 0 or (wanted and nodes != wanted):
-        need = f"{wanted} SuperNodes" if wanted else "at least one SuperNode"
+    if wanted and nodes != wanted:
         raise ConfigError(
             f"clients-per-node is {config.clients_per_node} for {config.clients} clients, which "
-            f'needs {need}, but {nodes} are there: add --federation-config "num-supernodes=…".'
+            f"needs {wanted} SuperNodes, but {nodes} are there: add "
+            f'--federation-config "num-supernodes={wanted}".'
         )
     return present
