@@ -29,6 +29,7 @@ from .preparation import WITHIN, Preparation
 from .privacy.gaussian import GaussianPrivacy
 from .privacy.noise import add_noise
 from .protocol import COUNTED, HOSTED
+from .report import RoundReport
 from .store import Arrays
 from .summation import PlainSum, Round, Sum, Summation
 
@@ -129,6 +130,7 @@ class FedAU(FedAvg):
             self.summation.check_privacy(privacy)
         self.privacy = privacy
         self.ledger = Ledger()
+        self.last_round: RoundReport | None = None
         self._timeout = float(DEFAULT_TTL)
         self._offset = 0
         self._round: Round | None = None
@@ -281,7 +283,7 @@ class FedAU(FedAvg):
         self.ledger.count(counted)
         if self.groups:
             self.groups.advance(group for group in result.groups if group in self.groups)
-        self._log_round(this, result, len(counted))
+        self._report(this, result, len(counted))
         if self.privacy is not None and result.total is not None:
             self.privacy.released(bits, len(counted))
         model = {name: value for name, value in this.model.items() if name != WITHIN}
@@ -331,16 +333,24 @@ class FedAU(FedAvg):
         divisor = self.num_clients if self.divisor == "clients" else participants
         return moved(model, total, self.server_learning_rate / divisor)
 
-    def _log_round(self, this: Round, result: Sum, counted: int) -> None:
-        absent = len(self._asked.keys() - result.nodes - result.rejected.keys())
+    def _report(self, this: Round, result: Sum, counted: int) -> None:
+        report = RoundReport(
+            round=this.number,
+            asked=len(self._asked),
+            counted=counted,
+            rejected=len(result.rejected),
+            absent=len(self._asked.keys() - result.nodes - result.rejected.keys()),
+            seconds=time.monotonic() - self._opened_at,
+        )
         log.info(
             "Round %d: %d counted, %d rejected, %d without reply, %.1f s",
-            this.number,
-            counted,
-            len(result.rejected),
-            absent,
-            time.monotonic() - self._opened_at,
+            report.round,
+            report.counted,
+            report.rejected,
+            report.absent,
+            report.seconds,
         )
+        self.last_round = report
         for node, reason in result.rejected.items():
             log.warning("Rejected the reply of node %d: %s.", node, reason.rstrip("."))
 

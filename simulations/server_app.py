@@ -1,4 +1,8 @@
-"""The ServerApp: puts the parts of a run together and lets the round loop run them."""
+"""The ServerApp: puts the parts of a run together and lets the round loop run them.
+
+On Flower's simulation engine it runs an experiment with simulated participation, on a deployment
+it trains with the nodes that are really there (`simulations.real`).
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,15 @@ import time
 
 from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.serverapp import Grid, ServerApp
+from flwr.superlink.grid import HttpGrid
 
 from fedau_flwr.availability import AvailabilityGrid, HostGrid
 from simulations.config import ConfigError, RunConfig
 from simulations.experiment import Experiment, open_experiment
 from simulations.loop import RoundLoop
 from simulations.methods import build_strategy
+from simulations.patterns import REAL
+from simulations.real.server import run_federation
 from simulations.resident import initial_parameters
 from simulations.run_directory import RunDirectory
 from simulations.run_log import run_log
@@ -30,8 +37,12 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Run the experiment that the run config describes."""
-    run_experiment(grid, RunConfig.parse(context.run_config))
+    """Run the experiment that the run config describes, or train on a real federation."""
+    config = RunConfig.parse(context.run_config)
+    if isinstance(grid, HttpGrid) or config.pattern == REAL:
+        run_federation(grid, config)
+    else:
+        run_experiment(grid, config)
 
 
 def run_experiment(grid: Grid, config: RunConfig) -> RunDirectory:

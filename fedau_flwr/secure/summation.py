@@ -177,8 +177,21 @@ class SecureSum(Summation):
     def _train_messages(
         self, messages: list[Message], requests: Mapping[int, Fields]
     ) -> list[Message]:
-        """Add the shares to the train messages of those who are still there."""
-        chosen = [m for m in messages if m.metadata.dst_node_id in requests]
+        """Add the shares to the train messages of those who are still there.
+
+        They are made anew: a message's time to live runs from its making, and the exchanges
+        before this one have used it up.
+        """
+        chosen = [
+            Message(
+                message.content,
+                dst_node_id=message.metadata.dst_node_id,
+                message_type=message.metadata.message_type,
+                ttl=message.metadata.ttl,
+            )
+            for message in messages
+            if message.metadata.dst_node_id in requests
+        ]
         for message in chosen:
             fields: dict[str, Any] = {**requests[message.metadata.dst_node_id]}
             asked = Preparation.from_config(_config(message))
@@ -200,7 +213,8 @@ class SecureSum(Summation):
         replies = send_and_receive(this.grid, messages, self.exchange_timeout)
         result = Sum()
         answers = self._read(replies, result, _fields)
-        self._refused |= result.rejected
+        # The SuperLink itself replies for a node that is gone, under an id of its own.
+        self._refused |= {n: reason for n, reason in result.rejected.items() if n in requests}
         return {node: fields for node, fields in answers.items() if node in requests}
 
     def _read(

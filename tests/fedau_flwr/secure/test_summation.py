@@ -2,6 +2,7 @@
 
 import functools
 import logging
+import time
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from flwr.app import (
     ArrayRecord,
     ConfigRecord,
     Context,
+    Error,
     Message,
     MessageType,
     MetricRecord,
@@ -17,6 +19,7 @@ from flwr.app import (
 )
 from flwr.client import NumPyClient
 from flwr.clientapp import ClientApp
+from flwr.common.constant import ErrorCode
 
 from fedau_flwr import MIFA, FedAU, FedAUMixin, FedAUMod, FedVARP
 from fedau_flwr.contribution import encode
@@ -337,6 +340,47 @@ def test_evaluation_passes_through():
     )
     (reply,) = grid.send_and_receive([message])
     assert not reply.has_error()
+
+
+class SlowLink(Federation):
+    """Notes when it was last given messages."""
+
+    pushed_at = 0.0
+
+    def push_messages(self, messages):
+        self.pushed_at = time.time()
+        return super().push_messages(messages)
+
+
+def test_train_messages_live_from_the_end_of_the_exchanges_before_them():
+    grid = SlowLink(client_app(SecureSumMod(), FedAUMod()))
+    strategy = FedAU(CLIENTS, summation=SecureSum(), round_timeout=5.0)
+    messages = strategy.configure_train(1, initial(), ConfigRecord(), grid)
+    assert len(messages) == CLIENTS
+    for message in messages:
+        assert message.metadata.created_at >= grid.pushed_at
+        assert message.metadata.ttl == 5.0
+
+
+def test_superlinks_own_reply_for_a_node_that_is_gone_is_no_rejection(caplog):
+    class Gone(Federation):
+        """Its SuperLink says by itself that the first node will not reply."""
+
+        def pull_messages(self, message_ids):
+            replies = list(super().pull_messages(message_ids))
+            for reply in replies:
+                if reply.metadata.src_node_id == self.nodes[0]:
+                    reply.metadata.__dict__["_src_node_id"] = 1
+                    reply.__dict__["_content"] = None
+                    reply.__dict__["_error"] = Error(ErrorCode.NODE_UNAVAILABLE, "gone")
+            return replies
+
+    grid = Gone(client_app(SecureSumMod(), FedAUMod()))
+    strategy = FedAU(CLIENTS, summation=SecureSum())
+    with caplog.at_level(logging.INFO):
+        messages = strategy.configure_train(1, initial(), ConfigRecord(), grid)
+        strategy.aggregate_train(1, list(grid.send_and_receive(messages, timeout=1.0)))
+    assert f"Round 1: {CLIENTS - 1} counted, 0 rejected, 1 without reply" in caplog.text
 
 
 def algorithm_2(participation, cutoff=50):
