@@ -97,8 +97,9 @@ def kill_in_training(node: Node) -> None:
 
 def spoil_state(node: Node, spoil: Callable[[bytes], bytes]) -> bytes:
     """Change the state that a node has stored, once its ClientApp is done, and return it."""
-    deadline = time.monotonic() + 60.0
-    while any("flwr-clientapp" in args for args in node.descendants().values()):
+    deadline = time.monotonic() + 300.0
+    # Nobody asks after those that have ended: they are still listed, but without arguments.
+    while any("flwr-clientapp --" in args for args in node.descendants().values()):
         assert time.monotonic() < deadline, f"{node.name} still trains"
         time.sleep(0.1)
     (state_file,) = (node.directory / "state").glob("*/*/state.json")
