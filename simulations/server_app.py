@@ -14,14 +14,12 @@ from simulations.config import ConfigError, RunConfig
 from simulations.experiment import Experiment, open_experiment
 from simulations.loop import RoundLoop
 from simulations.methods import build_strategy
+from simulations.prompt_grid import prompt
 from simulations.resident import initial_parameters
 from simulations.run_directory import RunDirectory
 from simulations.run_log import run_log
 
 log = logging.getLogger("flwr.simulations")
-
-PULL_INTERVAL = 0.004
-"""Seconds between looks for replies; Flower's 0.1 would be a tenth of a round."""
 
 CONNECT_SECONDS = 60.0
 
@@ -62,8 +60,7 @@ def connect(grid: Grid, experiment: Experiment) -> AvailabilityGrid:
 
     Flower starts a ServerApp while it still adds nodes. A node answers only when all are there.
     """
-    if hasattr(grid, "pull_interval"):
-        grid.pull_interval = PULL_INTERVAL
+    grid = prompt(grid)
     config = experiment.config
     kind = AvailabilityGrid if config.clients_per_node == 1 else HostGrid
     present = kind(grid, experiment.process, loss=config.reply_loss, seed=config.seed)
