@@ -5,8 +5,9 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 export FLWR_TELEMETRY_ENABLED := 0
+export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: setup lint test format clean
+.PHONY: setup lint test demo format clean
 
 setup: $(INSTALLED)
 
@@ -22,6 +23,10 @@ lint: setup
 
 test: lint
 	$(BIN)/python -m pytest
+
+# FedAU against Flower's own FedAvg: 250 clients, one participation path, a few minutes on two cores.
+demo: setup
+	$(BIN)/fedau compare --methods fedau,fedavg --rounds 200 --evaluate-every 10
 
 format: setup
 	$(BIN)/ruff format

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from datetime import datetime
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,50 +11,27 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from simulations.config import MAY_CHANGE, ConfigError, RunConfig
-from simulations.data.prepare import prepare
-from simulations.data.spec import DATASETS, METHODS, DataError, dataset
-from simulations.failures import RunFailure
+from simulations.config import MAY_CHANGE, RunConfig
+from simulations.data.command import app as data_app
+from simulations.data.spec import METHODS
+from simulations.invocation import (
+    end,
+    method_list,
+    method_settings,
+    new_directory,
+    run_name,
+    seed_list,
+    sentences,
+)
 from simulations.launch import Resources, run_all
 from simulations.options import run_options
+from simulations.report.commands import register as register_reports
 from simulations.run_directory import RunDirectory
-from simulations.summary import comparison, label
-
-FAILED, USER_ERROR, INTERRUPTED = 1, 2, 130
 
 MakeResources = Callable[[], Resources]
 
-
-@contextmanager
-def sentences() -> Iterator[None]:
-    """Turn what can go wrong into one sentence and an exit code."""
-    try:
-        yield
-    except (ConfigError, DataError) as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(USER_ERROR) from None
-    except RunFailure as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(FAILED) from None
-    except KeyboardInterrupt:
-        typer.echo("Interrupted.", err=True)
-        raise typer.Exit(INTERRUPTED) from None
-
-
-def _settings(values: dict[str, Any], **changes: Any) -> RunConfig:
-    """Return a run config with the command line's own places for data and runs."""
-    config = {**values, **changes}
-    return RunConfig(**{**config, "data_dir": config["data_dir"] or str(Path.cwd() / "data")})
-
-
-def _directory(name: str) -> Path:
-    now = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
-    return Path.cwd() / "runs" / f"{now}-{name}"
-
-
-def _end(outcomes: list[dict[str, Any]]) -> None:
-    if outcomes[-1]["status"] == "stopped":
-        raise typer.Exit(INTERRUPTED)
+COMPARED = ("curves", "classes")
+"""The plots of a comparison."""
 
 
 @run_options(without=("resume",))
@@ -66,8 +42,8 @@ def run(values: dict[str, Any], resources: MakeResources) -> None:
     """
     with sentences():
         name = f"{values['method']}-{values['dataset']}-seed{values['seed']}"
-        config = _settings(values, run_dir=values["run_dir"] or str(_directory(name)))
-        _end(run_all([config], resources(), Console(), where=Path(config.run_dir), reports=True))
+        config = RunConfig(**{**values, "run_dir": values["run_dir"] or str(new_directory(name))})
+        end(run_all([config], resources(), Console(), where=Path(config.run_dir), reports=True))
 
 
 @run_options(only=MAY_CHANGE - {"resume", "run_dir"}, optional=True)
@@ -83,7 +59,7 @@ def resume(
             key.replace("-", "_"): v for key, v in RunDirectory(path).config().to_dict().items()
         }
         config = RunConfig(**{**saved, **values, "run_dir": str(path), "resume": True})
-        _end(run_all([config], resources(), Console(), where=path, reports=True))
+        end(run_all([config], resources(), Console(), where=path, reports=True))
 
 
 @run_options(without=("resume", "run_dir", "method", "seed"))
@@ -100,59 +76,25 @@ def compare(
     ] = None,
 ) -> None:
     """Run several methods under the same participation, data and batches, and print a table."""
+    from simulations.report.presentation import present  # noqa: PLC0415 -- matplotlib takes a second
+
     with sentences():
         console = Console()
-        parent = (out or _directory("compare")).expanduser().resolve()
+        parent = (out or new_directory("compare")).expanduser().resolve()
         configs = [
-            _variant(values, parent, method.strip(), seed)
-            for seed, method in product(_seeds(seeds), methods.split(","))
+            _variant(values, parent, method, seed)
+            for seed, method in product(seed_list(seeds), method_list(methods))
         ]
         outcomes = run_all(configs, resources(), console, where=parent)
-        for table in comparison([Path(config.run_dir) for config in configs[: len(outcomes)]]):
-            console.print(table)
-        _end(outcomes)
+        paths = [Path(config.run_dir) for config in configs[: len(outcomes)]]
+        present(paths, parent, console, kinds=COMPARED)
+        end(outcomes)
 
 
 def _variant(values: dict[str, Any], parent: Path, method: str, seed: int) -> RunConfig:
     """Return the settings of one run of a comparison."""
-    name, _, cutoff = method.partition(":")
-    changes: dict[str, Any] = {"method": name, "seed": seed}
-    if cutoff:
-        if name != "fedau" or not cutoff.isdecimal():
-            raise ConfigError(
-                f"methods has {method!r}, but a cutoff goes with fedau, as in fedau:50 or fedau:0."
-            )
-        changes["cutoff"] = int(cutoff)
-    config = _settings(values, run_dir=str(parent), **changes)
-    folder = label(config).replace(" K=", "-").replace("∞", "infinity")
-    return _settings(values, run_dir=str(parent / f"{folder}-seed{seed}"), **changes)
-
-
-def _seeds(text: str) -> list[int]:
-    seeds: list[int] = []
-    for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise ConfigError(f"seeds is {text!r}, but must be like 1,2 or 1-5.")
-        seeds += range(int(first), int(last or first) + 1)
-    if not seeds:
-        raise ConfigError(f"seeds is {text!r}, but must name at least one.")
-    return seeds
-
-
-def prepare_data(
-    name: Annotated[str, typer.Argument(help=f"One of {', '.join(DATASETS)}.")],
-    data_dir: Annotated[Path, typer.Option(help="Where the array files go.")] = Path("data"),
-    source: Annotated[
-        Path | None,
-        typer.Option("--from", help="Folder or archive with the official files; else a download."),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the synthetic data set.")] = 1,
-) -> None:
-    """Build the array files of a data set."""
-    with sentences():
-        folder = prepare(dataset(name), data_dir.expanduser().resolve(), source=source, seed=seed)
-        typer.echo(f"{dataset(name).title} is in {folder}.")
+    config = RunConfig(**{**values, **method_settings(method), "seed": seed})
+    return replace(config, run_dir=str(parent / run_name(config)))
 
 
 def register(app: typer.Typer) -> None:
@@ -160,12 +102,5 @@ def register(app: typer.Typer) -> None:
     commands: tuple[Callable[..., None], ...] = (run, compare, resume)
     for command in commands:
         app.command()(command)
-    data = typer.Typer(help="Data sets.", no_args_is_help=True)
-    data.command("prepare")(prepare_data)
-
-    # One command alone would become `fedau data` itself.
-    @data.callback()
-    def _data() -> None:
-        """Build data sets."""
-
-    app.add_typer(data, name="data")
+    register_reports(app)
+    app.add_typer(data_app, name="data")

@@ -13,13 +13,14 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from simulations.data.arrays import default_data_dir
 from simulations.data.prepare import resized
 from simulations.data.spec import DATASETS, METHODS, DataError, DatasetSpec, dataset
 from simulations.patterns import PATTERNS
 
 AUGMENTATIONS = ("per-image", "per-batch")
-HOME = Path("~/.fedau")
-"""Where data and runs go if nobody says otherwise; the app itself runs from a copy of the clone."""
+RUNS = Path("~/.fedau/runs")
+"""Where runs go if nobody says otherwise: the app itself works in a copy of the clone."""
 
 LAST_ROUNDS, LAST_EVERY = 200, 10
 """The paper's results are means over the last 200 rounds, measured every 10 rounds."""
@@ -84,7 +85,9 @@ class RunConfig:
         "one per worker."
     )  # fmt: skip
     device: str = _key("auto", "Where to train: cpu, cuda, cuda:N, or auto (CUDA if there is any).")
-    data_dir: str = _key("", "Absolute path of the data sets' directory; empty is ~/.fedau/data.")
+    data_dir: str = _key(
+        "", "Absolute path of the data sets' directory; empty is the user's cache."
+    )
     run_dir: str = _key(
         "", "Absolute path of the run's own directory; empty is a new one in ~/.fedau/runs."
     )
@@ -151,7 +154,7 @@ class RunConfig:
     @property
     def data_path(self) -> Path:
         """Directory of the data sets."""
-        return Path(self.data_dir or HOME / "data").expanduser()
+        return Path(self.data_dir).expanduser() if self.data_dir else default_data_dir()
 
     @property
     def spec(self) -> DatasetSpec:

@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from simulations.config import ConfigError, RunConfig
 from simulations.experiment import open_experiment
+from simulations.report.event_files import EventFiles, require_tensorboard
 from simulations.run_directory import RunDirectory
-from simulations.superlink import SuperLink
+from simulations.superlink import Follow, SuperLink
 
 
 @dataclass(frozen=True)
@@ -35,9 +36,16 @@ class Resources:
     )
     port: int = field(default=0, metadata={"help": "Port of the SuperLink; 0 is any free one."})
 
+    tensorboard: bool = field(
+        default=False,
+        metadata={"help": "Write TensorBoard event files into the runs' directories."},
+    )
+
     def __post_init__(self) -> None:
         if self.workers < 0:
             raise ConfigError(f"workers is {self.workers}, but must be 0 or more.")
+        if self.tensorboard:
+            require_tensorboard()
 
     @property
     def worker_count(self) -> int:
@@ -127,13 +135,27 @@ def run_all(
     outcomes = []
     with _orderly_end(), superlink as link:
         for config in configs:
-            with _Display(config, console, reports=reports) as display:
-                outcome = link.run(config, resources.nodes(config), display.update)
+            with ExitStack() as stack:
+                followers: list[_Display | EventFiles] = [
+                    _Display(config, console, reports=reports)
+                ]
+                if resources.tensorboard:
+                    followers.append(EventFiles(Path(config.run_dir)))
+                updates = [stack.enter_context(follower).update for follower in followers]
+                outcome = link.run(config, resources.nodes(config), _each(updates))
             console.print(f"{Path(config.run_dir).name}: {outcome['sentence']}", highlight=False)
             outcomes.append(outcome)
             if outcome["status"] == "stopped":
                 break
     return outcomes
+
+
+def _each(updates: list[Follow]) -> Follow:
+    def update(run: RunDirectory) -> None:
+        for one in updates:
+            one(run)
+
+    return update
 
 
 class _Display:

@@ -23,7 +23,7 @@ Command = Callable[..., None]
 def run_options(
     *, without: Iterable[str] = (), only: Iterable[str] | None = None, optional: bool = False
 ) -> Callable[[Command], Command]:
-    """Give a command an option per key of the run config, and those of `Resources`.
+    """Give a command an option per key of the run config, and those of `Resources` if it has them.
 
     The command receives the run config's as the dict `values`, and `resources` as a function, since
     making them can fail.
@@ -47,7 +47,8 @@ def run_options(
         own = inspect.signature(command, eval_str=True).parameters.values()
         parameters = [item for item in own if item.name not in ("values", "resources")]
         parameters += [_parameter(item, optional=optional) for item in chosen]
-        parameters += [_parameter(item) for item in fields(Resources)]
+        resources = fields(Resources) if any(item.name == "resources" for item in own) else ()
+        parameters += [_parameter(item) for item in resources]
 
         def wrapper(**given: Any) -> None:
             values = {item.name: given.pop(item.name) for item in chosen}
@@ -55,8 +56,10 @@ def run_options(
             for name in _PATHS:
                 if values.get(name):
                     values[name] = str(Path(values[name]).expanduser().resolve())
-            settings = {item.name: given.pop(item.name) for item in fields(Resources)}
-            command(**given, values=values, resources=lambda: Resources(**settings))
+            settings = {item.name: given.pop(item.name) for item in resources}
+            if resources:
+                given["resources"] = lambda: Resources(**settings)
+            command(**given, values=values)
 
         wrapper.__doc__ = command.__doc__
         wrapper.__name__ = command.__name__

@@ -48,7 +48,7 @@ import numpy as np
 import tomli
 import tomli_w
 
-from simulations.config import HOME, ConfigError, RunConfig
+from simulations.config import RUNS, ConfigError, RunConfig
 
 _NOT_SAVED = ("run-dir", "resume")
 
@@ -77,7 +77,7 @@ class RunDirectory:
             run = cls(Path(config.run_dir).expanduser())
         else:
             name = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
-            run = cls(HOME.expanduser() / "runs" / f"{name}-{config.method}-{os.getpid()}")
+            run = cls(RUNS.expanduser() / f"{name}-{config.method}-{os.getpid()}")
         if config.resume:
             config.same_training(run.config())
             if not run.checkpoint_file.is_file():

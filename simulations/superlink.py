@@ -127,7 +127,7 @@ class SuperLink:
                     "--federation-config",
                     " ".join(f"{key}={value}" for key, value in settings.items()),
                 ],
-                env=self._environment(),
+                env=self.environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -186,7 +186,7 @@ class SuperLink:
                     *("--insecure", "--simulation", "--host", "127.0.0.1"),
                     *("--port", str(self._port), "--disable-runtime-dependency-installation"),
                 ],
-                env=self._environment(),
+                env=self.environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -204,8 +204,12 @@ class SuperLink:
             time.sleep(0.1)
         raise RunFailure(f"The SuperLink did not come up on port {self._port}: {self._log_tail()}")
 
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
+        """Return the environment in which Flower's programs find this SuperLink."""
         return {
+            # Without them a run starts a quarter faster: no workers that nobody uses, no metrics.
+            "RAY_prestart_worker_first_driver": "0",
+            "RAY_enable_metrics_collection": "0",
             **os.environ,
             # Flower starts its parts by name.
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),

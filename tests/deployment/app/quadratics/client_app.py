@@ -45,6 +45,10 @@ app = ClientApp(mods=[spoil, fedau])
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
+    every = int(context.run_config["fails-every"])
+    turn = int(message.content["config"]["server-round"]) + int(context.node_config["partition-id"])
+    if every and turn % every == 0:
+        raise RuntimeError("this client has no battery in this round")
     (model,) = message.content["arrays"].to_numpy_ndarrays()
     time.sleep(float(context.run_config["training-seconds"]))
     trained = problem.train(

@@ -1,0 +1,82 @@
+"""What the commands of the suite have in common: errors as sentences, and how lists are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from simulations.config import ConfigError, RunConfig
+from simulations.data.spec import DataError
+from simulations.failures import RunFailure
+from simulations.summary import label
+
+FAILED, USER_ERROR, INTERRUPTED = 1, 2, 130
+
+
+@contextmanager
+def sentences() -> Iterator[None]:
+    """Turn what can go wrong into one sentence and an exit code."""
+    try:
+        yield
+    except (ConfigError, DataError) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(USER_ERROR) from None
+    except RunFailure as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(FAILED) from None
+    except KeyboardInterrupt:
+        typer.echo("Interrupted.", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def new_directory(name: str) -> Path:
+    """Return a directory for results that no other command has."""
+    now = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
+    return Path.cwd() / "runs" / f"{now}-{name}"
+
+
+def end(outcomes: list[dict[str, Any]]) -> None:
+    """Leave with the exit code of an interruption if the last run was stopped."""
+    if outcomes and outcomes[-1]["status"] == "stopped":
+        raise typer.Exit(INTERRUPTED)
+
+
+def method_settings(text: str) -> dict[str, Any]:
+    """Return the keys of the run config that a method means: fedau:K has its cutoff, 0 is none."""
+    name, colon, cutoff = text.partition(":")
+    if not colon:
+        return {"method": name}
+    if name != "fedau" or not cutoff.isdecimal():
+        raise ConfigError(
+            f"methods has {text!r}, but a cutoff goes with fedau, as in fedau:50 or fedau:0."
+        )
+    return {"method": name, "cutoff": int(cutoff)}
+
+
+def method_list(text: str) -> list[str]:
+    """Return the methods of a list with commas."""
+    return [part.strip() for part in text.split(",")]
+
+
+def seed_list(text: str) -> list[int]:
+    """Return the seeds of a text like 1,2 or 1-5."""
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise ConfigError(f"seeds is {text!r}, but must be like 1,2 or 1-5.")
+        seeds += range(int(first), int(last or first) + 1)
+    if not seeds:
+        raise ConfigError(f"seeds is {text!r}, but must name at least one.")
+    return seeds
+
+
+def run_name(config: RunConfig) -> str:
+    """Return the name of a run's directory among runs that differ in method and seed."""
+    folder = label(config).replace(" K=", "-").replace("∞", "infinity")
+    return f"{folder}-seed{config.seed}"

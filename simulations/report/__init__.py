@@ -1,0 +1,1 @@
+"""What comes out of runs: tables, pictures, the paper's studies and its grid search."""

@@ -1,0 +1,93 @@
+"""Loss and accuracy over the rounds, with a band."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from simulations.report.plot_style import legend_below, line_styles, new_figure
+from simulations.report.runs import Panel, Run
+
+WINDOW = 0.03
+"""Width of the moving average, as a share of the rounds."""
+
+_MEASURES = (
+    ("train_loss", "training loss", 1.0),
+    ("train_accuracy", "training accuracy in %", 100.0),
+    ("test_accuracy", "test accuracy in %", 100.0),
+)
+
+Floats = NDArray[np.float64]
+
+
+def moving_average(
+    rounds: Sequence[Floats], values: Sequence[Floats], *, window: float
+) -> tuple[Floats, Floats, Floats]:
+    """Return the rounds, the means and the standard deviations of all values around each round.
+
+    The values are those of all seeds within `window` rounds, half of them to either side; what is
+    no number is left out.
+
+    Parameters
+    ----------
+    rounds, values : Sequence[Floats]
+        Of each seed, its rounds and what was measured then.
+    window : float
+        Width of the window in rounds.
+    """
+    when, what = np.concatenate(rounds), np.concatenate(values)
+    when, what = when[np.isfinite(what)], what[np.isfinite(what)]
+    order = np.argsort(when, kind="stable")
+    when, what = when[order], what[order]
+    centres = np.unique(when)
+    first = np.searchsorted(when, centres - window / 2, side="left")
+    after = np.searchsorted(when, centres + window / 2, side="right")
+    pieces = [what[start:stop] for start, stop in zip(first, after, strict=True)]
+    means = np.array([piece.mean() for piece in pieces])
+    return centres, means, np.array([piece.std() for piece in pieces])
+
+
+def curves(panel: Panel) -> Figure:
+    """Return a figure with one line per method: the moving average, and a band of one std."""
+    figure, axes = new_figure(12, 4.4, columns=3)
+    figure.suptitle(panel.title)
+    styles = line_styles(panel.lines)
+    for axis, (key, name, scale) in zip(axes, _MEASURES, strict=True):
+        for label, runs in panel.lines.items():
+            centres, means, stds = _line(runs, key, scale)
+            (line,) = axis.plot(centres, means, label=_described(label, runs), **styles[label])
+            if len(centres) == 1:
+                line.set_marker("o")
+            band = axis.fill_between(centres, means - stds, means + stds, linewidth=0)
+            band.set(color=styles[label]["color"], alpha=0.3 if len(panel.lines) < 4 else 0.13)
+        axis.set(xlabel="round", ylabel=name)
+    _limit_loss(axes[0], next(iter(panel.lines.values()))[0])
+    legend_below(figure, axes[0])
+    return figure
+
+
+def _line(runs: Sequence[Run], key: str, scale: float) -> tuple[Floats, Floats, Floats]:
+    rounds = [np.array([e["round"] for e in run.metrics], float) for run in runs]
+    values = [scale * np.array([e[key] for e in run.metrics], float) for run in runs]
+    return moving_average(rounds, values, window=WINDOW * runs[0].setting.rounds)
+
+
+def _described(label: str, runs: Sequence[Run]) -> str:
+    diverged = sum(run.diverged for run in runs)
+    if not diverged:
+        return label
+    return f"{label} (diverged)" if len(runs) == 1 else f"{label} ({diverged} of {len(runs)} div.)"
+
+
+def _limit_loss(axis: Any, run: Run) -> None:
+    """Keep losses that explode from flattening the others: twice that of guessing is enough."""
+    highest = 2 * math.log(run.summary.config.spec.num_classes)
+    if axis.get_ylim()[1] > highest:
+        axis.set_ylim(top=highest)
+    if axis.get_ylim()[0] < 0:
+        axis.set_ylim(bottom=0)

@@ -1,0 +1,89 @@
+"""Accuracy against the cutoff K."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from simulations.report.plot_style import legend_below, line_styles, new_figure
+from simulations.report.runs import Run, grouped
+from simulations.report.setting import Setting, display_name, display_value, varying
+from simulations.report.table import Spread
+
+FEWEST_CUTOFFS = 3
+_MEASURES = (
+    ("train_accuracy", "training accuracy in %"),
+    ("test_accuracy", "test accuracy in %"),
+)
+
+
+def cutoff_plot(runs: Sequence[Run]) -> Figure | None:
+    """Return accuracy against K with a line per setting, or None for fewer than three K.
+
+    What diverged is a cross at the bottom instead of a point on the line, since its accuracy would
+    press all others together; an infinite K is right of all others.
+    """
+    ended = [run for run in runs if run.setting.cutoff is not None and not run.reached]
+    lines = {
+        setting: grouped(members, lambda run: float(run.setting.cutoff or 0.0))
+        for setting, members in grouped(ended, lambda r: replace(r.setting, method="")).items()
+    }
+    lines = {setting: some for setting, some in lines.items() if len(some) >= FEWEST_CUTOFFS}
+    if not lines:
+        return None
+    cutoffs = sorted({cutoff for some in lines.values() for cutoff in some})
+    finite = [cutoff for cutoff in cutoffs if np.isfinite(cutoff)]
+    infinity = 5 * max(finite)
+    keys = varying(lines)
+    names = {setting: _name(setting, keys) for setting in lines}
+    styles = line_styles(names.values())
+    figure, axes = new_figure(10, 4.4, columns=2)
+    first = next(iter(lines))
+    figure.suptitle(f"FedAU, {display_value(first, 'dataset')}, {first.pattern}")
+    for axis, (key, title) in zip(axes, _MEASURES, strict=True):
+        for number, (setting, some) in enumerate(lines.items()):
+            # Lines side by side, or they would cover each other where nothing depends on K.
+            shift = 1.05 ** (number - (len(lines) - 1) / 2)
+            style = styles[names[setting]]
+            points = _points(some, key)
+            x = shift * np.array([min(cutoff, infinity) for cutoff, _, _ in points])
+            bad = np.array([broken for _, _, broken in points])
+            y = np.where(bad, np.nan, [spread.mean for _, spread, _ in points])
+            std = [spread.std or 0.0 for _, spread, _ in points]
+            bars = {"marker": "o", "ms": 4, "capsize": 3, "elinewidth": 1}
+            axis.errorbar(x, y, std, label=names[setting], **bars, **style)
+            height = np.full(int(bad.sum()), 0.03 + 0.05 * number)
+            crosses = {"transform": axis.get_xaxis_transform(), "ms": 7, "mew": 2}
+            axis.plot(x[bad], height, "x", color=style["color"], **crosses)
+        axis.set_xscale("log")
+        ticks = [min(cutoff, infinity) for cutoff in cutoffs]
+        axis.set_xticks(ticks, [_tick(cutoff) for cutoff in cutoffs], rotation=45)
+        axis.minorticks_off()
+        axis.set(xlabel="cutoff K (× at the bottom: diverged)", ylabel=title)
+    legend_below(figure, axes[0], columns=5)
+    return figure
+
+
+def _points(some: dict[float, list[Run]], key: str) -> list[tuple[float, Spread, bool]]:
+    return [
+        (
+            cutoff,
+            Spread.of([run.summary.final[key] for run in some[cutoff]]),
+            any(run.diverged for run in some[cutoff]),
+        )
+        for cutoff in sorted(some)
+    ]
+
+
+def _name(setting: Setting, keys: Sequence[str]) -> str:
+    parts = [f"{display_name(key)} = {display_value(setting, key)}" for key in keys]
+    return ", ".join(parts) or "FedAU"
+
+
+def _tick(cutoff: float) -> str:
+    if not np.isfinite(cutoff):
+        return "∞"
+    return f"$10^{{{round(np.log10(cutoff))}}}$" if cutoff >= 10_000 else f"{cutoff:g}"

@@ -1,0 +1,83 @@
+"""TensorBoard event files of a run, next to its metrics."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from simulations.config import ConfigError
+from simulations.run_directory import RunDirectory
+from simulations.summary import SHOWN_CLASSES
+
+_TAGS = {
+    "train_loss": "loss/train",
+    "test_loss": "loss/test",
+    "train_accuracy": "accuracy/train",
+    "test_accuracy": "accuracy/test",
+    "participants": "participation/participants",
+    "counted": "participation/counted",
+}
+
+
+def require_tensorboard() -> None:
+    """Raise `ConfigError` where TensorBoard is not installed."""
+    if find_spec("tensorboard") is None:
+        raise ConfigError(
+            "tensorboard is true, but must be false unless TensorBoard is installed: run "
+            "`pip install -e '.[tensorboard]'` in the clone."
+        )
+
+
+class EventFiles:
+    """Follows a run and writes its reports as they come; a context manager."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._written: list[int] = []
+        self._writer: Any = None
+
+    def __enter__(self) -> EventFiles:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.update(RunDirectory(self._path))
+        if self._writer is not None:
+            self._writer.close()
+
+    def update(self, run: RunDirectory) -> None:
+        """Write the reports that are new."""
+        metrics = run.metrics()
+        rounds = [entry["round"] for entry in metrics]
+        if rounds[: len(self._written)] != self._written:
+            self._start_over()
+        if len(rounds) == len(self._written):
+            return
+        if self._writer is None:
+            self._open()
+        for entry in metrics[len(self._written) :]:
+            self._write(entry, run.config().spec.classes)
+        self._writer.flush()
+        self._written = rounds
+
+    def _start_over(self) -> None:
+        """Forget what was written: a resumed run has dropped reports and makes them again."""
+        if self._writer is not None:
+            self._writer.close()
+        self._writer, self._written = None, []
+
+    def _open(self) -> None:
+        from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 -- takes seconds
+
+        for old in self._path.glob("events.out.tfevents.*"):
+            old.unlink()
+        self._writer = SummaryWriter(str(self._path))
+
+    def _write(self, entry: dict[str, Any], classes: tuple[str, ...]) -> None:
+        values = {tag: entry.get(key) for key, tag in _TAGS.items()}
+        if len(classes) <= SHOWN_CLASSES:
+            by_class = zip(classes, entry["test_class_accuracy"], strict=True)
+            values |= {f"test accuracy by class/{name}": value for name, value in by_class}
+        for tag, value in values.items():
+            if value is not None:
+                self._writer.add_scalar(tag, value, entry["round"])

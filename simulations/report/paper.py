@@ -1,0 +1,73 @@
+"""The numbers that the paper published, to be put beside ours.
+
+``paper.csv`` has the accuracies in per cent over five seeds, of the last 200 rounds, of its main
+table and of its studies of participation heterogeneity and of low participation.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from simulations.config import RunConfig
+from simulations.invocation import method_settings
+from simulations.report.setting import Setting
+
+_FILE = Path(__file__).with_name("paper.csv")
+_KEYS = ("alpha-participation", "mean-participation", "min-participation")
+
+_SPREAD = {
+    "fedau:0": (0.017, 9.9, 11.7),
+    "fedau:50": (0.016, 9.5, 11.2),
+    "average-participating": (0.031, 13.3, 11.6),
+    "average-all": (0.030, 13.3, 12.2),
+}
+"""Of CIFAR-10 under Bernoulli participation."""
+
+Value = tuple[float, float]
+"""Mean and standard deviation over seeds."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """What the paper has for one setting.
+
+    ``spread`` is the standard deviation over clients of loss, training and test accuracy; its loss
+    is in a unit of its own, so that only the order of methods can be compared.
+    """
+
+    train: Value
+    test: Value
+    spread: tuple[float, float, float] | None = None
+
+
+def published(setting: Setting) -> Published | None:
+    """Return the paper's numbers for a setting, if all that matters is as it was there.
+
+    Augmentation may be drawn per image or per batch, and both variants of the cyclic pattern stand
+    beside the paper's cyclic rows.
+    """
+    pattern = "cyclic" if setting.pattern.startswith("cyclic") else setting.pattern
+    return _published().get(replace(setting, pattern=pattern, augmentation="per-image"))
+
+
+@cache
+def _published() -> dict[Setting, Published]:
+    spread = {_setting("cifar10", "bernoulli", name): values for name, values in _SPREAD.items()}
+    found = {}
+    with _FILE.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            levels = {key.replace("-", "_"): float(row[key]) for key in _KEYS}
+            setting = _setting(row["dataset"], row["pattern"], row["method"], **levels)
+            train = float(row["train"]), float(row["train-std"])
+            test = float(row["test"]), float(row["test-std"])
+            found[setting] = Published(train, test, spread.get(setting))
+    return found
+
+
+def _setting(dataset: str, pattern: str, method: str, **levels: float) -> Setting:
+    """Return a setting that is the paper's in all other respects."""
+    common = {"dataset": dataset, "pattern": pattern, "num_server_rounds": 0}
+    return Setting.of(RunConfig(**common, **method_settings(method), **levels))

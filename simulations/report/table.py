@@ -1,0 +1,114 @@
+"""A table whose numbers have a spread, as Markdown, CSV and on a terminal."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import rich.box
+import rich.table
+
+_LONGEST = 24
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A mean over seeds and their standard deviation, None for a single one."""
+
+    mean: float
+    std: float | None = None
+    digits: int = 1
+
+    @classmethod
+    def of(cls, values: Sequence[object], *, scale: float = 100.0, digits: int = 1) -> Spread:
+        """Return mean and (sample) standard deviation of `values`, times `scale`."""
+        numbers = scale * np.array(values, dtype=np.float64)
+        std = float(numbers.std(ddof=1)) if len(numbers) > 1 else None
+        return cls(float(numbers.mean()), std, digits)
+
+    def __str__(self) -> str:
+        if not np.isfinite(self.mean):
+            return "no number"
+        text = f"{self.mean:.{self.digits}f}"
+        return text if self.std is None else f"{text} ± {self.std:.{self.digits}f}"
+
+    def csv(self) -> list[str]:
+        """Return mean and standard deviation as texts, empty for what is not there."""
+        values = (self.mean, np.nan if self.std is None else self.std)
+        return [f"{value:.6g}" if np.isfinite(value) else "" for value in values]
+
+
+Cell = str | Spread
+
+
+@dataclass(eq=False)
+class Table:
+    """Rows under a header; `name` is the one of its CSV file."""
+
+    name: str
+    title: str
+    header: list[str]
+    rows: list[list[Cell]] = field(default_factory=list)
+    remark: str = ""
+
+    def without_empty_columns(self) -> Table:
+        """Return the table without the columns in which nothing is said."""
+        kept = [i for i in range(len(self.header)) if any(row[i] != "" for row in self.rows)]
+        return Table(
+            self.name,
+            self.title,
+            [self.header[i] for i in kept],
+            [[row[i] for i in kept] for row in self.rows],
+            self.remark,
+        )
+
+    def markdown(self) -> str:
+        """Return the table in Markdown, with its title."""
+        lines = [self.header, ["---"] * len(self.header), *self.rows]
+        text = "\n".join("| " + " | ".join(_escaped(cell) for cell in row) + " |" for row in lines)
+        remark = f"\n{self.remark}\n" if self.remark else ""
+        return f"## {self.title}\n\n{text}\n{remark}"
+
+    def csv(self) -> str:
+        """Return the table as CSV: a number with a spread takes two columns, mean and std."""
+        spread = [
+            any(isinstance(row[i], Spread) for row in self.rows) for i in range(len(self.header))
+        ]
+        file = io.StringIO()
+        writer = csv.writer(file, lineterminator="\n")
+        header: list[str] = []
+        for name, two in zip(self.header, spread, strict=True):
+            header += [f"{name} mean", f"{name} std"] if two else [name]
+        writer.writerow(header)
+        for row in self.rows:
+            texts: list[str] = []
+            for cell, two in zip(row, spread, strict=True):
+                texts += cell.csv() if isinstance(cell, Spread) else [cell, ""] if two else [cell]
+            writer.writerow(texts)
+        return file.getvalue()
+
+    def rich(self) -> rich.table.Table:
+        """Return the table for a terminal."""
+        table = rich.table.Table(
+            title=self.title,
+            caption=self.remark or None,
+            title_justify="left",
+            caption_justify="left",
+            box=rich.box.SIMPLE_HEAD,
+            padding=(0, 1, 0, 0),
+        )
+        for place, name in enumerate(self.header):
+            # A header may be broken between words; what is in the cells may not.
+            texts = [*name.split(), *(str(row[place]) for row in self.rows)]
+            width = max(map(len, texts), default=0)
+            table.add_column(name, min_width=min(width, _LONGEST))
+        for row in self.rows:
+            table.add_row(*(str(cell) for cell in row))
+        return table
+
+
+def _escaped(cell: Cell) -> str:
+    return str(cell).replace("|", "\\|")

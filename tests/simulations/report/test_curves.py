@@ -1,0 +1,47 @@
+import numpy as np
+import pytest
+
+from simulations.report.curves import curves, moving_average
+from simulations.report.runs import find_runs, panels
+from tests.simulations.report.made_runs import made_run
+
+
+def test_mean_and_deviation_are_over_seeds_and_window():
+    rounds = np.array([0.0, 10.0, 20.0, 30.0])
+    centres, means, stds = moving_average(
+        [rounds, rounds],
+        [np.array([0.0, 1.0, 2.0, np.nan]), np.array([2.0, 3.0, 4.0, 5.0])],
+        window=20,
+    )
+    assert centres.tolist() == [0, 10, 20, 30]
+    assert means == pytest.approx([1.5, 2.0, 3.0, 11 / 3])
+    assert stds[0] == pytest.approx(np.std([0, 1, 2, 3]))
+    assert stds[3] == pytest.approx(np.std([2, 4, 5]))
+
+
+def test_a_narrow_window_leaves_the_mean_over_seeds():
+    rounds = [np.array([1.0, 2.0])] * 2
+    _, means, stds = moving_average(rounds, [np.array([1.0, 2.0]), np.array([3.0, 2.0])], window=1)
+    assert means.tolist() == [2.0, 2.0]
+    assert stds.tolist() == [1.0, 0.0]
+
+
+def test_every_method_has_a_line_and_a_band_in_each_panel(tmp_path):
+    for seed in (1, 2):
+        made_run(tmp_path / f"fedau-{seed}", seed=seed)
+        made_run(tmp_path / f"mifa-{seed}", method="mifa", seed=seed)
+    made_run(
+        tmp_path / "diverged", method="fedvarp", until=4, status="diverged", loss=lambda t: 1e9
+    )
+    (panel,) = panels(find_runs(tmp_path))
+    figure = curves(panel)
+    names = ["training loss", "training accuracy in %", "test accuracy in %"]
+    assert [axis.get_ylabel() for axis in figure.axes] == names
+    for axis in figure.axes:
+        assert (len(axis.lines), len(axis.collections)) == (3, 3)
+        assert len({line.get_color() for line in axis.lines}) == 3
+    (legend,) = figure.legends
+    labels = [text.get_text() for text in legend.get_texts()]
+    assert labels == ["fedau K=50", "fedvarp (diverged)", "mifa"]
+    assert figure.axes[2].lines[0].get_ydata()[-1] == pytest.approx(50.0)
+    assert figure.axes[0].get_ylim()[1] == pytest.approx(2 * np.log(10))
