@@ -24,7 +24,7 @@ other threads look as often."""
 
 
 def prompt(grid: Grid) -> Grid:
-    """Return a grid that reaches the same nodes without delay, where Flower's engine is in reach."""
+    """Return a grid to the same nodes without delay, where Flower's engine is in reach."""
     if type(grid) is InMemoryGrid and type(grid.state) is InMemoryLinkState:
         return PromptGrid(grid)
     return grid
@@ -72,10 +72,10 @@ class PromptGrid(InMemoryGrid):
         replies: list[Message] = []
         while asked:
             with self._changed:
-                left = None if end is None else end - time.monotonic()
-                if not self._changed.wait_for(lambda: asked & self._answered, left):
-                    break
-                arrived = asked & self._answered
+                while not (arrived := asked & self._answered):
+                    left = None if end is None else end - time.monotonic()
+                    if (left is not None and left <= 0) or not self._changed.wait(left):
+                        return replies
                 self._answered -= arrived
             replies += self.pull_messages(arrived)
             asked -= arrived

@@ -6,7 +6,6 @@ of the participants one after the other and adds up their updates, and the sum m
 
 from __future__ import annotations
 
-import math
 import multiprocessing
 import time
 from collections.abc import Callable
@@ -21,7 +20,8 @@ from fedau_flwr.availability.host_grid import deal
 from simulations.bench.plain_step import PlainTrainer
 from simulations.config import RunConfig
 from simulations.experiment import open_experiment
-from simulations.resident import initial_parameters
+from simulations.failures import RunFailure
+from simulations.resident import Parameters, initial_parameters
 from simulations.training import LocalTrainer
 
 TRAINERS: dict[str, Callable[..., Any]] = {"ours": LocalTrainer, "plain": PlainTrainer}
@@ -48,17 +48,18 @@ class BareLoop:
         self._shared = RawArray("f", size * (1 + processes))
         self._model, *self._sums = _vectors(self._shared, size)
         self._model[:] = np.concatenate([value.ravel() for value in initial.values()])
-        layout = {name: value.shape for name, value in initial.items()}
         context = multiprocessing.get_context("spawn")
         self._ends: list[Connection] = []
+        self._theirs: list[Connection] = []
         self._processes = []
         for number in range(processes):
             ours, theirs = context.Pipe()
             self._ends.append(ours)
+            self._theirs.append(theirs)
             self._processes.append(
                 context.Process(
                     target=_serve,
-                    args=(theirs, config, trainer, layout, self._shared, number),
+                    args=(theirs, config, trainer, self._shared, number),
                     daemon=True,
                 )
             )
@@ -66,15 +67,24 @@ class BareLoop:
     def __enter__(self) -> BareLoop:
         for process in self._processes:
             process.start()
-        for end in self._ends:
-            end.recv()
+        for end in self._theirs:
+            end.close()
+        self._wait()
         return self
 
     def __exit__(self, *error: object) -> None:
         for end in self._ends:
-            end.send(None)
+            end.close()
         for process in self._processes:
             process.join()
+
+    def _wait(self) -> None:
+        """Wait until every process has answered."""
+        try:
+            for end in self._ends:
+                end.recv()
+        except EOFError:
+            raise RunFailure("A process of the bare loop ended before it had trained.") from None
 
     def round(self, number: int) -> float:
         """Run a round, counted from 1, and return its seconds."""
@@ -82,8 +92,7 @@ class BareLoop:
         start = time.perf_counter()
         for end, clients in zip(self._ends, deal(participants, len(self._ends)), strict=True):
             end.send((number, clients))
-        for end in self._ends:
-            end.recv()
+        self._wait()
         for total in self._sums:
             self._model += total * np.float32(self._config.global_lr / self._config.clients)
         return time.perf_counter() - start
@@ -93,32 +102,33 @@ def _vectors(shared: Any, size: int) -> list[NDArray[np.float32]]:
     return list(np.frombuffer(shared, np.float32).reshape(-1, size))
 
 
+def _views(flat: NDArray[np.float32], arrays: Parameters) -> Parameters:
+    """Return the parts of a vector by name, in the shapes of `arrays`."""
+    ends = np.cumsum([value.size for value in arrays.values()])[:-1]
+    parts = zip(arrays.items(), np.split(flat, ends), strict=True)
+    return {name: part.reshape(value.shape) for (name, value), part in parts}
+
+
 def _serve(
     end: Connection,
     config: RunConfig,
     kind: str,
-    layout: dict[str, tuple[int, ...]],
     shared: Any,
     number: int,
 ) -> None:
     """Train the clients of one process, round after round."""
     experiment = open_experiment(config)
     trainer = TRAINERS[kind](experiment.spec, experiment.arrays.train)
-    size = sum(math.prod(shape) for shape in layout.values())
-    flat, *sums = _vectors(shared, size)
+    arrays = initial_parameters(config.spec, seed=config.seed)
+    flat, *sums = _vectors(shared, sum(value.size for value in arrays.values()))
     total = sums[number]
-    ends = np.cumsum([math.prod(shape) for shape in layout.values()])[:-1]
-    model = {
-        name: part.reshape(shape)
-        for (name, shape), part in zip(layout.items(), np.split(flat, ends), strict=True)
-    }
-    added = {
-        name: part.reshape(shape)
-        for (name, shape), part in zip(layout.items(), np.split(total, ends), strict=True)
-    }
+    model, added = _views(flat, arrays), _views(total, arrays)
     end.send("ready")
-    while (task := end.recv()) is not None:
-        server_round, clients = task
+    while True:
+        try:
+            server_round, clients = end.recv()
+        except EOFError:
+            return
         total[:] = 0
         for client in clients:
             result = trainer.train(

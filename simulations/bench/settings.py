@@ -37,7 +37,7 @@ class BenchSettings:
     config: RunConfig
     scale: RunConfig
     many: int = 100_000
-    repetitions: int = 3
+    repetitions: int = 2
     secure_clients: int = 25
     secure_dropped: int = 2
     weights: int = 1_000_000
@@ -49,8 +49,8 @@ class BenchSettings:
         return replace(self.scale, clients=clients, mean_participation=expected / clients)
 
 
-def full(data: Path) -> BenchSettings:
-    """Return the sizes of the published numbers."""
+def full(data: Path, scratch: Path) -> BenchSettings:
+    """Return the sizes of the published numbers; what is made for them goes to `scratch`."""
     rounds = WARM_UP + 10
     return BenchSettings(
         config=RunConfig(
@@ -72,7 +72,7 @@ def full(data: Path) -> BenchSettings:
             min_participation=0.0,
             batch_size=1,
             local_steps=50,
-            data_dir=str(data),
+            data_dir=str(scratch),
             device="cpu",
         ),
     )
