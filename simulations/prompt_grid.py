@@ -10,6 +10,7 @@ are laid down, so each can be told when there is something to fetch.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable
 from threading import Condition
 
@@ -47,7 +48,7 @@ class PromptGrid(InMemoryGrid):
         self._run = grid.run
         self._changed = Condition()
         self._first_node: int | None = None
-        self._waiting: set[int] = set()
+        self._waiting: Counter[int] = Counter()
         self._answered: set[str] = set()
         self._fetch, self._store_reply = self.state.get_message_ins, self.state.store_message_res
         vars(self.state).update(
@@ -92,11 +93,11 @@ class PromptGrid(InMemoryGrid):
                 self._changed.wait_for(lambda: self._waiting, PATIENCE)
             if node_id not in self._waiting:
                 return []
-            self._waiting.discard(node_id)
         messages = self._fetch(node_id, limit, run_id=run_id)
-        if limit is not None and len(messages) == limit:
-            with self._changed:
-                self._waiting.add(node_id)  # there may be more
+        with self._changed:
+            self._waiting[node_id] -= len(messages)
+            if not messages or self._waiting[node_id] <= 0:
+                del self._waiting[node_id]
         return messages
 
     def _reply_came(self, message: Message) -> str | None:

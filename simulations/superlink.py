@@ -59,7 +59,7 @@ class SuperLink:
         environment: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._variables = environment
-        self._port = _free_port(port)
+        self._port = free_port(port)
         self._resources = {"client-resources-num-cpus": 1, "client-resources-num-gpus": gpus}
         if workers:
             self._resources["init-args-num-cpus"] = workers
@@ -236,7 +236,7 @@ def _program(name: str) -> str:
     return str(beside) if beside.exists() else name
 
 
-def _free_port(port: int) -> int:
+def free_port(port: int) -> int:
     """Return `port` if it is free, any free one for 0."""
     if not 0 <= port < 65536:
         raise ConfigError(f"port is {port}, but must be in 0 to 65535.")

@@ -12,6 +12,8 @@ from simulations.bench import measure
 from simulations.bench.flower_alone import flower_alone
 from simulations.bench.flower_runs import ALONE
 from simulations.client_app import app as client_app
+from simulations.config import RunConfig
+from simulations.resident import initial_parameters
 from simulations.server_app import run_experiment
 from tests.in_process_grid import InProcessGrid
 
@@ -51,16 +53,20 @@ class InProcessLink:
         flower_alone.main(grid, next(iter(grid.contexts.values())))
 
 
-@pytest.fixture
-def report(monkeypatch, tmp_path):
-    monkeypatch.setattr(measure, "SuperLink", InProcessLink)
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    """Return what `fedau bench --quick` printed and wrote."""
+    directory = tmp_path_factory.mktemp("bench")
     app = typer.Typer()
     cli.register(app)
-    monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app, ["bench", "--quick"], env={"COLUMNS": "160", "TERM": "dumb"})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measure, "SuperLink", InProcessLink)
+        patch.chdir(directory)
+        environment = {"COLUMNS": "160", "TERM": "dumb"}
+        result = CliRunner().invoke(app, ["bench", "--quick"], env=environment)
     if result.exception:
         raise result.exception
-    return result.output, json.loads((tmp_path / "bench.json").read_text())
+    return result.output, json.loads((directory / "bench.json").read_text())
 
 
 def test_every_row_is_printed_and_written(report):
@@ -84,18 +90,11 @@ def test_every_row_is_printed_and_written(report):
 def test_sizes_of_messages_and_memory_are_the_real_ones(report):
     _, content = report
     rows = {row["key"]: row for row in content["rows"]}
-    parameters = content_parameters(content)
+    spec = RunConfig.parse(content["run"]).spec
+    parameters = sum(value.size for value in initial_parameters(spec, seed=1).values())
     details = rows["bytes"]["details"]
     assert details["fedau-bytes"] > 4 * parameters
     assert details["fedau-bytes"] <= details["fedavg-bytes"]
     scale = rows["scale"]["details"]
     assert scale["server-megabytes-6"] > 50
     assert scale["server-megabytes-60"] > 50
-
-
-def content_parameters(content):
-    from simulations.config import RunConfig
-    from simulations.resident import initial_parameters
-
-    spec = RunConfig.parse(content["run"]).spec
-    return sum(value.size for value in initial_parameters(spec, seed=1).values())
