@@ -40,6 +40,8 @@ _SLOT = np.dtype(
         ("vectors", np.int64),
     ]
 )
+RECORD_BYTES = SLOTS * _SLOT.itemsize
+VECTORS_PER_CLIENT = 2 * SLOTS
 _NO_VECTORS, _SENT_ONLY, _BOTH = 0, 1, 2
 _MEMORY, _SENT = 0, 1
 

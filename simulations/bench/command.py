@@ -32,6 +32,7 @@ def bench(
     """
     # torch takes seconds, which no other command has to wait for.
     from simulations.bench.measure import measure  # noqa: PLC0415
+    from simulations.bench.million import million  # noqa: PLC0415
 
     console = Console()
     machine = describe_machine()
@@ -46,12 +47,14 @@ def bench(
         rows = measure(
             settings, scratch, lambda what: console.print(f"Measuring {what} …", highlight=False)
         )
+        limits = million(settings, rows)
     seconds = time.monotonic() - start
     show(rows, machine, console)
     save(
         out.expanduser().resolve(),
         rows,
         machine=machine,
+        million=limits,
         data=images,
         quick=tiny,
         seconds=round(seconds),

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from simulations.bench.bare_loop import BareLoop
-from simulations.bench.flower_runs import ROUND, FlowerRuns, round_seconds
+from simulations.bench.flower_runs import ROUND, FlowerRuns, participants, round_seconds
 from simulations.bench.row import Row
 from simulations.bench.serialisation import serialisation_milliseconds
 from simulations.bench.settings import WARM_UP, BenchSettings
@@ -52,6 +52,7 @@ def engine_rows(settings: BenchSettings, runs: FlowerRuns, say: Say) -> list[Row
         }
 
     seconds = {f"{name}-seconds": sides.median(name) for name in sides.names}
+    seconds["participants"] = float(np.median(participants(config)))
     return [
         Row("hosts", "FedAU with hosts / bare loop", sides.ratio("hosts", "bare"), "at most", 1.10,
             details=seconds, profile=profile("hosts")),

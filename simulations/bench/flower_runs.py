@@ -12,6 +12,7 @@ import tomli_w
 
 from simulations.bench.settings import WARM_UP, BenchSettings
 from simulations.config import RunConfig
+from simulations.experiment import open_experiment
 from simulations.run_directory import RunDirectory
 from simulations.superlink import SuperLink
 
@@ -65,6 +66,13 @@ class FlowerRuns:
 def round_seconds(times: dict[str, np.ndarray]) -> np.ndarray:
     """Return the seconds of each round, evaluation and checkpoints left out."""
     return sum((times[phase] for phase in ROUND if phase in times), np.zeros(1))
+
+
+def participants(config: RunConfig) -> np.ndarray:
+    """Return how many clients train in each counted round, 1 where nobody does."""
+    process = open_experiment(config).process
+    there = [int(process.active(t).sum()) for t in range(WARM_UP, config.rounds)]
+    return np.maximum(there, 1)
 
 
 def _times(config: RunConfig) -> dict[str, np.ndarray]:

@@ -8,12 +8,10 @@ import numpy as np
 
 from fedau_flwr import FedAUWeighting
 from fedau_flwr.weight_state import WeightStates
-from simulations.bench.flower_runs import ROUND, FlowerRuns, round_seconds
+from simulations.bench.flower_runs import ROUND, FlowerRuns, participants, round_seconds
 from simulations.bench.row import Row
-from simulations.bench.settings import WARM_UP, BenchSettings
+from simulations.bench.settings import BenchSettings
 from simulations.bench.side_by_side import Say
-from simulations.config import RunConfig
-from simulations.experiment import open_experiment
 
 
 def scale_row(settings: BenchSettings, runs: FlowerRuns, say: Say) -> Row:
@@ -30,7 +28,7 @@ def scale_row(settings: BenchSettings, runs: FlowerRuns, say: Say) -> Row:
             config = settings.at(size)
             times = runs.run(config)
             phases[size].append(times)
-            per_participant[size].append(round_seconds(times) / _participants(config))
+            per_participant[size].append(round_seconds(times) / participants(config))
     expected = settings.scale.mean_participation * settings.scale.clients
     few, many = (expected * float(np.median(per_participant[size])) for size in sizes)
     return Row(
@@ -53,12 +51,6 @@ def scale_row(settings: BenchSettings, runs: FlowerRuns, say: Say) -> Row:
             for size in sizes
         },
     )
-
-
-def _participants(config: RunConfig) -> np.ndarray:
-    process = open_experiment(config).process
-    there = [int(process.active(t).sum()) for t in range(WARM_UP, config.rounds)]
-    return np.maximum(there, 1)
 
 
 def weights_row(settings: BenchSettings, say: Say) -> Row:

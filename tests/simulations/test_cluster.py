@@ -11,26 +11,28 @@ import pytest
 
 from simulations.processes import descendants, end_tree
 from simulations.run_directory import RunDirectory
-from simulations.superlink import CLONE, SuperLink, free_port
+from simulations.superlink import SuperLink, free_port
 from tests.simulations.experiments import assert_same, model_of, run, tiny
 
 
-def start_ray(*arguments):
-    """Start a Ray node that lives as long as its process."""
+def start_ray(log, *arguments):
+    """Start a Ray node that lives as long as its process, and wait until it is up."""
     command = [str(Path(sys.executable).parent / "ray"), "start", "--block", "--num-cpus=1"]
-    return subprocess.Popen(
-        [*command, "--object-store-memory=100000000", *arguments],
-        env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(CLONE)},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-
-
-def is_up(address):
-    command = [str(Path(sys.executable).parent / "ray"), "status", f"--address={address}"]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    return result.stdout.count("1 node_")
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [*command, "--object-store-memory=100000000", *arguments],
+            env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0"},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    deadline = time.monotonic() + 120
+    while "Ray runtime started" not in log.read_text():
+        if process.poll() is not None or time.monotonic() > deadline:
+            end_tree(process)
+            raise RuntimeError(log.read_text())
+        time.sleep(0.1)
+    return process
 
 
 def trains(ray):
@@ -40,32 +42,25 @@ def trains(ray):
 
 
 @pytest.fixture
-def cluster():
-    """Return the address of a cluster of two nodes, and the nodes' processes."""
-    address = f"127.0.0.1:{free_port(0)}"
-    port = address.split(":")[1]
-    with pytest.MonkeyPatch.context() as patch:
-        with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as directory:  # short: sockets
-            patch.setenv("RAY_TMPDIR", directory)
-            loopback = "--node-ip-address=127.0.0.1"
-            head = start_ray("--head", f"--port={port}", f"--temp-dir={directory}", loopback,
-                             "--include-dashboard=false")  # fmt: skip
-            nodes = [head]
-            try:
-                wait_for(lambda: is_up(address) >= 1)
-                nodes.append(start_ray(f"--address={address}", loopback))
-                wait_for(lambda: is_up(address) >= 2)
-                yield address, nodes
-            finally:
-                for node in nodes[::-1]:
-                    end_tree(node)
+def cluster(tmp_path):
+    """Return the address of a cluster of two nodes, and the nodes' processes.
 
-
-def wait_for(condition):
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.5)
+    Addresses of the loopback interface that are not the usual one, which Ray would replace.
+    """
+    port = free_port(0)
+    nodes = []
+    # Below /tmp, since the paths of Ray's sockets have to be short.
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as directory:
+        try:
+            where = ("--head", f"--port={port}", f"--temp-dir={directory}")
+            options = ("--node-ip-address=127.0.0.2", "--include-dashboard=false")
+            nodes.append(start_ray(tmp_path / "head.txt", *where, *options))
+            join = (f"--address=127.0.0.2:{port}", "--node-ip-address=127.0.0.3")
+            nodes.append(start_ray(tmp_path / "second.txt", *join))
+            yield f"127.0.0.2:{port}", nodes
+        finally:
+            for node in nodes[::-1]:
+                end_tree(node)
 
 
 def test_both_machines_of_a_cluster_train(cluster, tmp_path):
