@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 export FLWR_TELEMETRY_ENABLED := 0
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: setup lint test demo format clean
+.PHONY: setup lint test demo bench format clean
 
 setup: $(INSTALLED)
 
@@ -27,6 +27,10 @@ test: lint
 # FedAU against Flower's own FedAvg: 250 clients, one participation path, a few minutes on two cores.
 demo: setup
 	$(BIN)/fedau compare --methods fedau,fedavg --rounds 200 --evaluate-every 10
+
+# What this software costs, as ratios with goals: ten minutes on two cores that do nothing else.
+bench: setup
+	$(BIN)/fedau bench
 
 format: setup
 	$(BIN)/ruff format

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from simulations.bench.command import bench
 from simulations.config import MAY_CHANGE, RunConfig
 from simulations.data.command import app as data_app
 from simulations.data.spec import METHODS
@@ -107,7 +108,7 @@ def _variant(values: dict[str, Any], parent: Path, method: str, seed: int) -> Ru
 
 def register(app: typer.Typer) -> None:
     """Add the suite's commands."""
-    commands: tuple[Callable[..., None], ...] = (run, compare, resume)
+    commands: tuple[Callable[..., None], ...] = (run, compare, resume, bench)
     for command in commands:
         app.command()(command)
     register_reports(app)

@@ -64,10 +64,10 @@ def train(message: Message, context: Context) -> Message:
     if STATES not in message.content["config"]:
         return real.train(message, context)
     worker = _worker(context)
-    model = decode_all(message.content["arrays"])
     config = message.content["config"]
     if HOSTED in config and context.run_config["method"] != "fedavg":
         return _train_hosted(message, worker)
+    model = decode_all(message.content["arrays"])
     clients = list(config.get(HOSTED, [int(context.node_config["partition-id"])]))
     if len(clients) == 1:
         trained, examples = worker.train(clients[0], model, config), worker.examples(clients[0])

@@ -103,7 +103,7 @@ def check(config: RunConfig) -> None:
 
 
 @contextmanager
-def _orderly_end() -> Iterator[None]:
+def orderly_end() -> Iterator[None]:
     """Let a request to terminate unwind the stack, so that nothing is left running."""
 
     def leave(number: int, frame: object) -> None:
@@ -133,7 +133,7 @@ def run_all(
     superlink = resources.superlink(configs[0].device)
     console.print(f"The results go to {where}.", highlight=False, soft_wrap=True)
     outcomes = []
-    with _orderly_end(), superlink as link:
+    with orderly_end(), superlink as link:
         for config in configs:
             with ExitStack() as stack:
                 followers: list[_Display | EventFiles] = [

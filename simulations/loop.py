@@ -29,6 +29,7 @@ from simulations.experiment import Experiment
 from simulations.failures import RunFailure, check_replies
 from simulations.measurement import Measurement, measure
 from simulations.participation_record import ParticipationRecord
+from simulations.round_times import RoundTimes
 from simulations.run_directory import RunDirectory, save_arrays, to_json, write_atomically
 from simulations.worker import LR, STATES
 
@@ -77,6 +78,7 @@ class RoundLoop:
         self._seconds = 0.0
         self._uncounted = 0
         self._training: list[float] = []
+        self._times = RoundTimes()
         self._safe = -1
         self._pace = _Pace(0)
 
@@ -113,8 +115,13 @@ class RoundLoop:
             if measurement is not None:
                 self._report(measurement)
             stop = self._run.stop_file.exists()
-            if last or broken or stop or self._round % self._config.checkpoint_rounds == 0:
-                self._checkpoint()
+            due = last or broken or stop or self._round % self._config.checkpoint_rounds == 0
+            if due:
+                with self._times.phase("checkpoint"):
+                    self._checkpoint()
+            self._times.close()
+            if due:
+                save_arrays(self._run.times_file, self._times.arrays())
             self._show_progress()
             if broken:
                 return "diverged", (
@@ -137,16 +144,20 @@ class RoundLoop:
         self._grid.set_round(number)
         decay = self._experiment.spec.decay(number - 1)
         config = ConfigRecord({LR: self._config.local_lr * decay, STATES: str(self._run.states)})
-        messages = self._strategy.configure_train(number, self._arrays, config, self._grid)
-        replies = self._grid.send_and_receive(messages, timeout=TIMEOUT)
-        check_replies(replies)
-        replied = self._clients(replies)
-        arrays, _ = self._strategy.aggregate_train(number, replies)
-        if arrays is not None:
-            self._arrays = arrays
-        participants = np.flatnonzero(self._experiment.process.active(number - 1))
-        counted = self._counted(number, participants, replied)
-        self._record.add(participants, counted)
+        with self._times.phase("configure"):
+            messages = self._strategy.configure_train(number, self._arrays, config, self._grid)
+        with self._times.phase("exchange"):
+            replies = self._grid.send_and_receive(messages, timeout=TIMEOUT)
+        with self._times.phase("aggregate"):
+            check_replies(replies)
+            replied = self._clients(replies)
+            arrays, _ = self._strategy.aggregate_train(number, replies)
+            if arrays is not None:
+                self._arrays = arrays
+        with self._times.phase("record"):
+            participants = np.flatnonzero(self._experiment.process.active(number - 1))
+            counted = self._counted(number, participants, replied)
+            self._record.add(participants, counted)
         if len(counted):
             self._uncounted = 0
         elif len(participants) and not self._config.reply_loss:
@@ -175,13 +186,14 @@ class RoundLoop:
         return not all(np.isfinite(value).all() for value in decode_all(self._arrays).values())
 
     def _measure(self, *, samples: bool) -> Measurement:
-        return measure(
-            self._grid.everyone(),
-            self._experiment.spec,
-            self._arrays,
-            timeout=TIMEOUT,
-            samples=samples,
-        )
+        with self._times.phase("evaluate"):
+            return measure(
+                self._grid.everyone(),
+                self._experiment.spec,
+                self._arrays,
+                timeout=TIMEOUT,
+                samples=samples,
+            )
 
     def _report(self, measurement: Measurement) -> None:
         self._run.report(

@@ -20,6 +20,10 @@
     ``mean_weight`` [rounds]: ω as it was used in each round.
 ``clients.npz``
     At the end: ``loss``, ``train_accuracy``, ``test_accuracy`` [N] of the final model per client.
+``times.npz``
+    Seconds of every round of the last attempt up to its last checkpoint, by phase: ``configure``,
+    ``exchange`` (sending, training, receiving), ``aggregate``, ``record``, ``evaluate``,
+    ``checkpoint``; and ``resident``, the most bytes of memory that the server's process has had.
 ``outcome.json``
     ``status`` (``running``, ``finished``, ``stopped``, ``diverged``, ``failed``), ``round`` and
     ``sentence``, which says it to the user. ``progress.json`` is its like while the run goes on.
@@ -57,6 +61,7 @@ class RunDirectory:
         self.metrics_file = path / "metrics.jsonl"
         self.participation_file = path / "participation.npz"
         self.clients_file = path / "clients.npz"
+        self.times_file = path / "times.npz"
         self.outcome_file = path / "outcome.json"
         self.progress_file = path / "progress.json"
         self.checkpoint_file = path / "checkpoint.npz"

@@ -20,15 +20,13 @@ from simulations.experiment import Experiment, open_experiment
 from simulations.loop import RoundLoop
 from simulations.methods import build_strategy
 from simulations.patterns import REAL
+from simulations.prompt_grid import prompt
 from simulations.real.server import run_federation
 from simulations.resident import initial_parameters
 from simulations.run_directory import RunDirectory
 from simulations.run_log import run_log
 
 log = logging.getLogger("flwr.simulations")
-
-PULL_INTERVAL = 0.004
-"""Seconds between looks for replies; Flower's 0.1 would be a tenth of a round."""
 
 CONNECT_SECONDS = 300.0
 
@@ -76,8 +74,6 @@ def await_engine(grid: Grid) -> None:
     answers only when both are done. Starting Ray forks this process, which must not happen while
     another thread multiplies matrices: OpenBLAS then waits for its own threads forever.
     """
-    if hasattr(grid, "pull_interval"):
-        grid.pull_interval = PULL_INTERVAL
     deadline = time.monotonic() + CONNECT_SECONDS
     while not (nodes := list(grid.get_node_ids())):
         if time.monotonic() > deadline:
@@ -90,6 +86,7 @@ def await_engine(grid: Grid) -> None:
 
 def connect(grid: Grid, experiment: Experiment) -> AvailabilityGrid:
     """Return the grid under the run's participation, with its nodes identified."""
+    grid = prompt(grid)
     config = experiment.config
     kind = AvailabilityGrid if config.clients_per_node == 1 else HostGrid
     present = kind(grid, experiment.process, loss=config.reply_loss, seed=config.seed)

@@ -13,9 +13,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any
 
 import httpx
@@ -47,10 +47,20 @@ class SuperLink:
         GPUs per worker, which may be a fraction.
     workers : int (default: 0)
         Worker processes of one core each; 0 is as many as there are cores.
+    environment : Mapping[str, str] (default: {})
+        Variables that the SuperLink and its runs see beside those of this process.
     """
 
-    def __init__(self, *, port: int = 0, gpus: float = 0.0, workers: int = 0) -> None:
-        self._port = _free_port(port)
+    def __init__(
+        self,
+        *,
+        port: int = 0,
+        gpus: float = 0.0,
+        workers: int = 0,
+        environment: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self._variables = environment
+        self._port = free_port(port)
         self._resources = {"client-resources-num-cpus": 1, "client-resources-num-gpus": gpus}
         if workers:
             self._resources["init-args-num-cpus"] = workers
@@ -77,22 +87,45 @@ class SuperLink:
     ) -> None:
         self._stop()
 
-    def run(self, config: RunConfig, nodes: int, follow: Follow | None = None) -> dict[str, Any]:
-        """Run the app of this clone and return its outcome; `follow` is called all the while.
+    def run(
+        self,
+        config: RunConfig,
+        nodes: int,
+        follow: Follow | None = None,
+        *,
+        app: Path = CLONE,
+        keys: Iterable[str] | None = None,
+    ) -> dict[str, Any]:
+        """Run an app, that of this clone unless told otherwise, and return its outcome.
 
         Ctrl-C asks the run to stop after its round; a second one ends it at once.
+
+        Parameters
+        ----------
+        config : RunConfig
+            The settings.
+        nodes : int
+            Number of SuperNodes.
+        follow : Follow | None
+            Called all the while.
+        app : Path
+            The app's directory.
+        keys : Iterable[str] | None
+            The keys of `config` that the app has, if not all.
         """
         run = RunDirectory(Path(config.run_dir))
         run.path.mkdir(parents=True, exist_ok=True)
         overrides = self._home / "overrides.toml"
-        overrides.write_bytes(tomli_w.dumps(config.to_dict()).encode())
+        values = config.to_dict()
+        values = {key: values[key] for key in (values if keys is None else keys)}
+        overrides.write_bytes(tomli_w.dumps(values).encode())
         settings = {"num-supernodes": nodes, **self._resources}
         before = run.outcome_file.stat().st_mtime_ns if run.outcome_file.exists() else 0
         with (run.path / "flower.txt").open("ab") as output:
             submission = subprocess.Popen(
                 [
                     _program("flwr"),
-                    *("run", str(CLONE), CONNECTION, "--stream", "-c", str(overrides)),
+                    *("run", str(app), CONNECTION, "--stream", "-c", str(overrides)),
                     "--federation-config",
                     " ".join(f"{key}={value}" for key, value in settings.items()),
                 ],
@@ -197,6 +230,7 @@ class SuperLink:
             "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_TMPDIR": str(self._home),
+            **self._variables,
         }
 
     def _log_tail(self) -> str:
@@ -213,7 +247,7 @@ def _program(name: str) -> str:
     return str(beside) if beside.exists() else name
 
 
-def _free_port(port: int) -> int:
+def free_port(port: int) -> int:
     """Return `port` if it is free, any free one for 0."""
     if not 0 <= port < 65536:
         raise ConfigError(f"port is {port}, but must be in 0 to 65535.")

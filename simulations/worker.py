@@ -60,7 +60,7 @@ class Worker:
         """Return where a client's state is kept."""
         directory = str(config[STATES])
         if self._states is None or self._states[0] != directory:
-            states = ClientStates(Path(directory), self.config.clients, self._layout)
+            states = ClientStates(Path(directory), self._layout)
             self._states = (directory, states)
         return self._states[1].client(client)
 

@@ -12,7 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from fedau_flwr import FedAUWeighting
 from fedau_flwr.ledger import Ledger
 from fedau_flwr.participant import Participant
-from fedau_flwr.store import Store
+from fedau_flwr.store import Store, Version
+from fedau_flwr.weight_state import WeightState
 from simulations.client_states import ClientStates, flush
 
 CLIENTS = 3
@@ -50,7 +51,7 @@ class SameContributions(RuleBasedStateMachine):
         self.states = self.open()
 
     def open(self):
-        return ClientStates(self.directory, CLIENTS, SHAPES)
+        return ClientStates(self.directory, SHAPES)
 
     @rule(asked=st.sets(st.integers(0, CLIENTS - 1)), lost=st.sets(st.integers(0, CLIENTS - 1)),
           value=st.integers(-5, 5))  # fmt: skip
@@ -97,9 +98,14 @@ TestSameContributions.settings = settings(max_examples=60, stateful_step_count=2
 
 
 def test_files_take_up_space_only_where_something_is_written(tmp_path):
-    states = ClientStates(tmp_path, 100_000, {"x": (1000,)})
+    states = ClientStates(tmp_path, {"x": (1000,)})
     assert states.client(99_999).load("t") == []
-    states.vectors()
-    used = sum(path.stat().st_blocks * 512 for path in tmp_path.iterdir())
-    assert used < 1_000_000
-    assert (tmp_path / "vectors.bin").stat().st_size == 100_000 * 4 * 4000
+    sent = {"x": np.arange(1000, dtype=np.float32)}
+    version = Version(3, 1, 99_999, WeightState(2, 0, 2), {}, sent)
+    states.client(99_999).save("t", [version])
+    (loaded,) = states.client(99_999).load("t")
+    np.testing.assert_array_equal(loaded.sent["x"], sent["x"])
+    assert (loaded.round, loaded.state) == (3, WeightState(2, 0, 2))
+    assert states.client(99_998).load("t") == []
+    assert (tmp_path / "vectors.bin").stat().st_size > 99_999 * 4 * 4000
+    assert sum(path.stat().st_blocks * 512 for path in tmp_path.iterdir()) < 100_000

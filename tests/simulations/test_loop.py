@@ -89,7 +89,7 @@ def test_resume_after_a_crash_between_checkpoints(runs, method, per_node, tmp_pa
     assert_same(model_of(runs(method, per_node)), model_of(whole))
 
 
-@pytest.mark.parametrize("method", ["fedau", "mifa"])
+@pytest.mark.parametrize("method", METHODS)
 def test_resume_with_another_packing(runs, method, tmp_path):
     run(tiny(tmp_path, "run", method=method, num_server_rounds=9, clients_per_node=1))
     whole = run(tiny(tmp_path, "run", method=method, clients_per_node=7, resume=True))

@@ -1,0 +1,25 @@
+"""Data of CIFAR-10's size: CIFAR-10 itself where it is, random images of its shape elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from simulations.data.arrays import PARTS, staged
+from simulations.data.spec import IMAGE_SHAPE, dataset
+
+
+def cifar10_or_random(data: Path, scratch: Path) -> tuple[Path, str]:
+    """Return a data directory with CIFAR-10's array files, and what they hold."""
+    spec = dataset("cifar10")
+    if (data / spec.name / "test-labels.npy").is_file():
+        return data, spec.title
+    rng = np.random.default_rng(1)
+    with staged(scratch / spec.name) as staging:
+        for part in PARTS:
+            count = spec.count(part)
+            images = rng.integers(256, size=(count, *IMAGE_SHAPE), dtype=np.uint8)
+            np.save(staging / f"{part}-images.npy", images)
+            np.save(staging / f"{part}-labels.npy", rng.permutation(count) % spec.num_classes)
+    return scratch, f"random images of {spec.title}'s shape"

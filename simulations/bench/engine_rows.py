@@ -1,0 +1,67 @@
+"""Rows 1 to 3: a round on Flower's engine against the bare loop, and against Flower's FedAvg."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from simulations.bench.bare_loop import BareLoop
+from simulations.bench.flower_runs import ROUND, FlowerRuns, participants, round_seconds
+from simulations.bench.row import Row
+from simulations.bench.serialisation import serialisation_milliseconds
+from simulations.bench.settings import WARM_UP, BenchSettings
+from simulations.bench.side_by_side import Say, Sides
+
+
+def engine_rows(settings: BenchSettings, runs: FlowerRuns, say: Say) -> list[Row]:
+    """Run the four kinds of runs and the bare loop in turns."""
+    config = replace(settings.config, clients_per_node=0)
+    alone = replace(config, clients_per_node=1)
+    fedavg = replace(alone, method="fedavg")
+    phases: dict[str, list[dict[str, np.ndarray]]] = {"hosts": [], "alone": [], "fedavg": []}
+    sides = Sides()
+    with BareLoop(config, settings.workers) as bare:
+
+        def bare_rounds() -> None:
+            seconds = [bare.round(number) for number in range(1, config.rounds + 1)]
+            sides.add("bare", np.array(seconds)[WARM_UP:])
+
+        bare_rounds()
+        for repetition in range(settings.repetitions):
+            for name, this in (("hosts", config), ("alone", alone), ("fedavg", fedavg)):
+                say(f"rows 1-3, repetition {repetition + 1}: {name}")
+                times = runs.run(this)
+                phases[name].append(times)
+                sides.add(name, round_seconds(times))
+            say(f"rows 1-3, repetition {repetition + 1}: Flower alone")
+            sides.add("flower", round_seconds(runs.flower_alone(fedavg)))
+            bare_rounds()
+
+    def profile(name: str) -> dict[str, float]:
+        """Split a round: training as in the bare loop, the rest of the exchange is delivery."""
+        ms = {p: 1e3 * float(np.median([t[p] for t in phases[name]])) for p in ROUND}
+        train = min(1e3 * sides.median("bare"), ms["exchange"])
+        return {
+            "configure": ms["configure"],
+            "train, as in the bare loop": train,
+            "deliver, the rest of the exchange": ms["exchange"] - train,
+            "aggregate": ms["aggregate"],
+            "record": ms["record"],
+            **serialisation_milliseconds(config),
+        }
+
+    seconds = {f"{name}-seconds": sides.median(name) for name in sides.names}
+    seconds["participants"] = float(np.median(participants(config)))
+    return [
+        Row("hosts", "FedAU with hosts / bare loop", sides.ratio("hosts", "bare"), "at most", 1.10,
+            details=seconds, profile=profile("hosts")),
+        Row("alone", "FedAU, one client per node / bare loop", sides.ratio("alone", "bare"),
+            "at most", 1.6, profile=profile("alone")),
+        Row("alone-fedavg", "FedAU / Flower's FedAvg, both one client per node in this suite",
+            sides.ratio("alone", "fedavg"), "at most", 1.03, profile=profile("fedavg")),
+        Row("flower", "Flower's FedAvg on Flower's own loop, one client per node / FedAU, hosts",
+            sides.ratio("flower", "hosts"), "at least", 1.6,
+            details={"fedavg-in-this-suite": sides.ratio("fedavg", "hosts")},
+            profile=profile("hosts")),
+    ]  # fmt: skip

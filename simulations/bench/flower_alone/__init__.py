@@ -1,0 +1,1 @@
+"""A Flower app of its own; see `flower_alone.flower_alone`."""

@@ -1,0 +1,74 @@
+"""Flower's FedAvg as it comes: its own `start()`, its own engine, one client per SuperNode.
+
+Only who takes part and the training step are ours, so that both sides of the comparison do the same
+work. An app of its own, since the suite's brings its own loop and wakes the engine.
+"""
+
+import time
+from pathlib import Path
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import FedAvg
+
+from fedau_flwr.availability import AvailabilityGrid, answer_identity
+from simulations.experiment import open_experiment
+from simulations.resident import initial_parameters
+from simulations.run_directory import RunDirectory, save_arrays
+from simulations.worker import LR, worker_for
+
+server = ServerApp()
+client = ClientApp()
+client.query()(answer_identity)
+
+
+def _run(context: Context) -> RunDirectory:
+    return RunDirectory(Path(str(context.run_config["run-dir"])))
+
+
+@server.main()
+def main(grid: Grid, context: Context) -> None:
+    """Run FedAvg and write down how long each round took."""
+    run = _run(context)
+    config = run.config()
+    experiment = open_experiment(config)
+    present = AvailabilityGrid(grid, experiment.process)
+    present.wait_for_clients()
+    moments = []
+
+    def note(server_round: int, arrays: ArrayRecord) -> None:
+        del server_round, arrays
+        moments.append(time.perf_counter())
+
+    model = initial_parameters(experiment.spec, seed=config.seed)
+    strategy = FedAvg(
+        fraction_evaluate=0.0, min_train_nodes=0, min_evaluate_nodes=0, min_available_nodes=0
+    )
+    strategy.start(
+        present,
+        ArrayRecord({name: Array(value) for name, value in model.items()}),
+        num_rounds=config.rounds,
+        evaluate_fn=present.following(note),
+    )
+    save_arrays(run.times_file, {"exchange": np.diff(moments)})
+    run.finish("finished", config.rounds, "The run finished.")
+
+
+@client.train()
+def train(message: Message, context: Context) -> Message:
+    """Train this node's client."""
+    config = _run(context).config()
+    worker = worker_for(config)
+    number = int(context.node_config["partition-id"])
+    model = {name: array.numpy() for name, array in message.content["arrays"].items()}
+    settings = {LR: config.local_lr, "server-round": message.content["config"]["server-round"]}
+    trained = worker.train(number, model, settings)
+    content = RecordDict(
+        {
+            "arrays": ArrayRecord({name: Array(value) for name, value in trained.items()}),
+            "metrics": MetricRecord({"num-examples": max(1, worker.examples(number))}),
+        }
+    )
+    return Message(content, reply_to=message)

@@ -1,0 +1,80 @@
+"""Runs on Flower's real engine, from `flwr run` to Ray, and how long their rounds took."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tomli_w
+
+from simulations.bench.settings import WARM_UP, BenchSettings
+from simulations.config import RunConfig
+from simulations.experiment import open_experiment
+from simulations.run_directory import RunDirectory
+from simulations.superlink import SuperLink
+
+ALONE = Path(__file__).parent / "flower_alone"
+ROUND = ("configure", "exchange", "aggregate", "record")
+"""The phases that make up a round; evaluation and checkpoints come every so many rounds."""
+
+
+class FlowerRuns:
+    """Makes runs on one SuperLink, each in a directory of its own.
+
+    Parameters
+    ----------
+    link : SuperLink
+        A SuperLink that is up.
+    settings : BenchSettings
+        The sizes.
+    directory : Path
+        Where the runs go.
+    """
+
+    def __init__(self, link: SuperLink, settings: BenchSettings, directory: Path) -> None:
+        self._link = link
+        self._settings = settings
+        self._directory = directory
+        self._count = 0
+
+    def run(self, config: RunConfig) -> dict[str, np.ndarray]:
+        """Run the suite's app and return the seconds of its counted rounds by phase."""
+        config = self._placed(config)
+        per_node = config.clients_per_node
+        nodes = math.ceil(config.clients / per_node) if per_node else self._settings.workers
+        self._link.run(config, nodes)
+        return _times(config)
+
+    def flower_alone(self, config: RunConfig) -> dict[str, np.ndarray]:
+        """Run FedAvg without the suite's loop and engine, one client per node."""
+        config = self._placed(config)
+        run = RunDirectory(Path(config.run_dir))
+        run.path.mkdir(parents=True)
+        values: dict[str, Any] = {k: v for k, v in config.to_dict().items() if k != "run-dir"}
+        run.config_file.write_bytes(tomli_w.dumps(values).encode())
+        self._link.run(config, config.clients, app=ALONE, keys=("run-dir",))
+        return _times(config)
+
+    def _placed(self, config: RunConfig) -> RunConfig:
+        self._count += 1
+        return replace(config, run_dir=str(self._directory / f"run-{self._count}"))
+
+
+def round_seconds(times: dict[str, np.ndarray]) -> np.ndarray:
+    """Return the seconds of each round, evaluation and checkpoints left out."""
+    return sum((times[phase] for phase in ROUND if phase in times), np.zeros(1))
+
+
+def participants(config: RunConfig) -> np.ndarray:
+    """Return how many clients train in each counted round, 1 where nobody does."""
+    process = open_experiment(config).process
+    there = [int(process.active(t).sum()) for t in range(WARM_UP, config.rounds)]
+    return np.maximum(there, 1)
+
+
+def _times(config: RunConfig) -> dict[str, np.ndarray]:
+    with np.load(RunDirectory(Path(config.run_dir)).times_file) as file:
+        return {name: file[name][WARM_UP:] if file[name].ndim else file[name] for name in file}

@@ -1,0 +1,61 @@
+"""What limits a run at a million clients and a thousand participants per round, by arithmetic.
+
+Only sizes that follow from the program and times that the rows have measured enter.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedau_flwr.availability import Bernoulli
+from simulations.bench.row import Row
+from simulations.bench.settings import BenchSettings
+from simulations.client_states import RECORD_BYTES, VECTORS_PER_CLIENT
+from simulations.data.spec import IMAGE_SHAPE
+from simulations.resident import initial_parameters
+
+CLIENTS, PARTICIPANTS = 1_000_000, 1_000
+_BOOKS = 6
+"""Numbers of 8 bytes that the server keeps per client: two counts and a `WeightState`."""
+
+
+def million(settings: BenchSettings, rows: Sequence[Row]) -> dict[str, float]:
+    """Return the parts of a round, and what lies in memory and on disks."""
+    by_key = {row.key: row for row in rows}
+    details, profile = by_key["hosts"].details, by_key["hosts"].profile
+    spec = settings.config.spec
+    model = 4 * sum(value.size for value in initial_parameters(spec, seed=1).values())
+    core_seconds = details["bare-seconds"] * settings.workers / details["participants"]
+    message = sum(v for name, v in profile.items() if name.startswith("per message")) / 1e3
+    return {
+        "clients": CLIENTS,
+        "participants": PARTICIPANTS,
+        "core-seconds-per-participant": core_seconds,
+        "training-seconds-on-these-cores": PARTICIPANTS * core_seconds / settings.workers,
+        "training-seconds-on-64-cores": PARTICIPANTS * core_seconds / 64,
+        "server-seconds-with-64-hosts": 64 * message,
+        "server-seconds-with-one-client-per-node": PARTICIPANTS * message,
+        "megabytes-per-round-with-64-hosts": 2 * 64 * model / 1e6,
+        "megabytes-per-round-with-one-client-per-node": 2 * PARTICIPANTS * model / 1e6,
+        "draw-milliseconds": _draw_milliseconds(),
+        "weights-milliseconds": by_key["weights"].value * CLIENTS / settings.weights,
+        "states-megabytes": CLIENTS * RECORD_BYTES / 1e6,
+        "books-megabytes": CLIENTS * 8 * _BOOKS / 1e6,
+        "class-shares-megabytes": CLIENTS * 8 * spec.num_classes / 1e6,
+        "data-gigabytes-at-16-samples": 16 * CLIENTS * np.prod(IMAGE_SHAPE) / 1e9,
+        "mifa-terabytes-once-all-came": CLIENTS * VECTORS_PER_CLIENT * model / 1e12,
+    }
+
+
+def _draw_milliseconds() -> float:
+    """Return the time of the draw that says who comes in a round."""
+    process = Bernoulli(np.full(CLIENTS, PARTICIPANTS / CLIENTS), seed=1)
+    times = []
+    for t in range(5):
+        start = time.perf_counter()
+        process.active(t)
+        times.append(1e3 * (time.perf_counter() - start))
+    return float(np.median(times))

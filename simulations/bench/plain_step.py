@@ -1,0 +1,81 @@
+"""Local training as one would write it down first: what our training step is compared with.
+
+A module in default layout, ReLU before the pooling, `torch.optim.SGD`, and memory as glibc manages
+it. Batches and their changes are the same as ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.nn import functional
+
+from simulations.augmentation import Normalisation, augment
+from simulations.data.arrays import Part
+from simulations.data.spec import DatasetSpec
+from simulations.models import Classifier
+from simulations.resident import Parameters
+from simulations.training import LocalResult, batch_positions
+
+
+class PlainTrainer:
+    """Has the interface of `LocalTrainer`."""
+
+    def __init__(self, spec: DatasetSpec, train: Part) -> None:
+        torch.set_num_threads(1)
+        self._spec = spec
+        self._train = train
+        self._normalise = Normalisation(spec, torch.device("cpu"))
+        self._changes = torch.Generator()
+
+    def train(
+        self,
+        parameters: Mapping[str, np.ndarray],
+        indices: NDArray[np.int64],
+        *,
+        lr: float,
+        seed: tuple[int, int, int],
+        steps: int = 5,
+        batch: int = 16,
+    ) -> LocalResult:
+        """Run `steps` steps of size `lr` from `parameters` on the samples `indices`."""
+        module = PlainClassifier(self._spec.model)
+        module.load_state_dict({name: torch.tensor(v) for name, v in parameters.items()})
+        optimiser = torch.optim.SGD(module.parameters(), lr=lr)
+        self._changes.manual_seed(hash(seed) % 2**63)
+        positions = batch_positions(
+            len(indices), steps=steps, batch=batch, rng=np.random.default_rng(seed)
+        )
+        losses = []
+        for chosen in indices[positions] if len(indices) else ():
+            pixels = torch.from_numpy(self._train.images[chosen])
+            images = augment(pixels, self._spec, self._normalise, self._changes).contiguous()
+            loss = functional.cross_entropy(
+                module(images), torch.from_numpy(self._train.labels[chosen])
+            )
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            losses.append(loss.item())
+        trained: Parameters = {k: v.detach().numpy() for k, v in module.named_parameters()}
+        return LocalResult(trained, loss=float(np.mean(losses or [0.0])), steps=len(losses))
+
+
+class PlainClassifier(Classifier):
+    """The network in the order in which the paper describes it."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the logits."""
+        if self.pool is None:
+            x = nn.functional.max_pool2d(nn.functional.relu(self.conv1(x)), 2)
+            x = nn.functional.max_pool2d(nn.functional.relu(self.conv2(x)), 2)
+        else:
+            x = nn.functional.avg_pool2d(x, self.pool)
+        x = x.flatten(1)
+        for layer in self.dense[:-1]:
+            x = nn.functional.relu(layer(x))
+        return self.dense[-1](x)

@@ -1,0 +1,100 @@
+"""Every row can be produced; runs are real, on nodes within the test's own process."""
+
+import json
+import re
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from simulations import cli
+from simulations.bench import measure
+from simulations.bench.flower_alone import flower_alone
+from simulations.bench.flower_runs import ALONE
+from simulations.client_app import app as client_app
+from simulations.config import RunConfig
+from simulations.resident import initial_parameters
+from simulations.server_app import run_experiment
+from tests.in_process_grid import InProcessGrid
+
+KEYS = [
+    "hosts",
+    "alone",
+    "alone-fedavg",
+    "flower",
+    "step",
+    "scale",
+    "bytes",
+    "weights",
+    "secure",
+    "secure-bytes",
+]
+
+
+class InProcessLink:
+    """Runs apps where a SuperLink would."""
+
+    def __init__(self, **options):
+        assert options["workers"] == 2
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def run(self, config, nodes, *, app=None, keys=None):
+        if app is None:
+            run_experiment(InProcessGrid(client_app, nodes, config.to_dict()), config)
+            return
+        assert (app, keys, nodes) == (ALONE, ("run-dir",), config.clients)
+        values = {"run-dir": config.run_dir}
+        grid = InProcessGrid(flower_alone.client, nodes, values)
+        flower_alone.main(grid, next(iter(grid.contexts.values())))
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    """Return what `fedau bench --quick` printed and wrote."""
+    directory = tmp_path_factory.mktemp("bench")
+    app = typer.Typer()
+    cli.register(app)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measure, "SuperLink", InProcessLink)
+        patch.chdir(directory)
+        environment = {"COLUMNS": "160", "TERM": "dumb"}
+        result = CliRunner().invoke(app, ["bench", "--quick"], env=environment)
+    if result.exception:
+        raise result.exception
+    return result.output, json.loads((directory / "bench.json").read_text())
+
+
+def test_every_row_is_printed_and_written(report):
+    output, content = report
+    assert [row["key"] for row in content["rows"]] == KEYS
+    for row in content["rows"]:
+        assert row["value"] > 0
+        side, _, goal = row["goal"].rpartition(" ")
+        above = row["value"] - float(goal)
+        assert row["met"] == (above <= 0 if side == "at most" else above >= 0)
+        said = re.search(re.escape(row["text"]) + r".*?(met|missed)", output)
+        assert said[1] == ("met" if row["met"] else "missed")
+        if not row["met"] and "profile-milliseconds" in row:
+            assert f"Missed: {row['text']}" in output
+    machine = content["machine"]
+    assert machine["cores"] >= 1
+    assert machine["flwr"].startswith("1.")
+    assert content["quick"] is True
+
+
+def test_sizes_of_messages_and_memory_are_the_real_ones(report):
+    _, content = report
+    rows = {row["key"]: row for row in content["rows"]}
+    spec = RunConfig.parse(content["run"]).spec
+    parameters = sum(value.size for value in initial_parameters(spec, seed=1).values())
+    details = rows["bytes"]["details"]
+    assert details["fedau-bytes"] > 4 * parameters
+    assert details["fedau-bytes"] <= details["fedavg-bytes"]
+    scale = rows["scale"]["details"]
+    assert scale["server-megabytes-6"] > 50
+    assert scale["server-megabytes-60"] > 50
