@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from simulations.processes import descendants, end_tree
+from simulations.processes import ProcessTree
 from simulations.run_directory import RunDirectory
 from simulations.superlink import SuperLink, free_port
 from tests.simulations.experiments import assert_same, model_of, run, tiny
@@ -29,15 +29,16 @@ def start_ray(log, *arguments):
     deadline = time.monotonic() + 120
     while "Ray runtime started" not in log.read_text():
         if process.poll() is not None or time.monotonic() > deadline:
-            end_tree(process)
+            ProcessTree(process).end()
             raise RuntimeError(log.read_text())
         time.sleep(0.1)
-    return process
+    return ProcessTree(process)
 
 
 def trains(ray):
     """Return whether a Ray node has a worker of Flower's engine."""
-    commands = [Path(f"/proc/{pid}/cmdline") for pid in descendants(ray.pid)]
+    ray.observe()
+    commands = [Path(f"/proc/{pid}/cmdline") for pid in ray.alive()]
     return any(b"ClientAppActor" in path.read_bytes() for path in commands if path.exists())
 
 
@@ -60,7 +61,7 @@ def cluster(tmp_path):
             yield f"127.0.0.2:{port}", nodes
         finally:
             for node in nodes[::-1]:
-                end_tree(node)
+                node.end()
 
 
 def test_both_machines_of_a_cluster_train(cluster, tmp_path):
