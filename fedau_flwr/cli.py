@@ -49,9 +49,14 @@ def show_state(
 def find_suite() -> Path | None:
     """Return the clone that holds the simulation suite: around here, or around this package."""
     for place in (Path.cwd(), *Path.cwd().parents, Path(__file__).resolve().parents[1]):
-        if (place / "simulations" / "cli.py").is_file() and (place / "pyproject.toml").is_file():
+        if (place / "simulations" / "cli.py").is_file() and _is_ours(place / "pyproject.toml"):
             return place
     return None
+
+
+def _is_ours(project: Path) -> bool:
+    """Return whether a project file is this one's; others may have `simulations` as well."""
+    return project.is_file() and b'name = "fedau-flwr"' in project.read_bytes()
 
 
 def main() -> None:

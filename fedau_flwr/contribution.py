@@ -68,7 +68,7 @@ def wire_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 def local_update(before: Arrays, after: Arrays) -> Arrays:
     """Return `Δ = y − x` for every averaged array.
 
-    An update that the server could not add is refused here, on the client.
+    An update that does not have the model's names and shapes is refused here, on the client.
     """
     if before.keys() != after.keys():
         odd = sorted(before.keys() ^ after.keys())
@@ -91,30 +91,30 @@ def local_update(before: Arrays, after: Arrays) -> Arrays:
         wide = wire_dtype(start.dtype)
         with np.errstate(invalid="ignore", over="ignore"):
             update[name] = np.subtract(end, start, dtype=wide, casting="unsafe")
-        if not np.isfinite(update[name]).all():
-            raise Refusal(f"The update of array {name!r} is not finite, so it is not sent.")
     return update
 
 
 def scaled(update: Arrays, factor: float) -> Arrays:
-    """Return `factor · Δ`; a product that is not finite is refused."""
+    """Return `factor · Δ`."""
     if factor == 1.0:
         return update
-    with np.errstate(over="ignore"):
-        product = {name: value * value.dtype.type(factor) for name, value in update.items()}
-    for name, value in product.items():
-        if not np.isfinite(value).all():
-            raise Refusal(
-                f"The weighted update of array {name!r} is not finite, so it is not sent."
-            )
-    return product
+    with np.errstate(invalid="ignore", over="ignore"):
+        return {name: value * value.dtype.type(factor) for name, value in update.items()}
 
 
 def difference(update: Arrays, memory: Arrays | None) -> Arrays:
     """Return `c = Δ − y`, what a client of MIFA or FedVARP contributes."""
     if not memory:
         return update
-    return {name: value - memory[name] for name, value in update.items()}
+    with np.errstate(invalid="ignore", over="ignore"):
+        return {name: value - memory[name] for name, value in update.items()}
+
+
+def check_finite(contribution: Arrays) -> None:
+    """Refuse to send what the server could not add."""
+    for name, value in contribution.items():
+        if not np.isfinite(value).all():
+            raise Refusal(f"The update of array {name!r} is not finite, so it is not sent.")
 
 
 def with_placeholders(contribution: Arrays, model: Arrays) -> Arrays:

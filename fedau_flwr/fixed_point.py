@@ -15,6 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 Floats = NDArray[np.floating[Any]]
 Ring = NDArray[np.unsignedinteger[Any]]
 
+MIN_NOISE_STEPS = 4
+"""Steps of the grid that one standard deviation of noise must have."""
 _RINGS: dict[int, np.dtype[Any]] = {32: np.dtype(np.uint32), 64: np.dtype(np.uint64)}
 
 
@@ -102,14 +104,14 @@ class FixedPoint:
     def add_noise(self, grid: Floats, std: float, rng: np.random.Generator) -> tuple[Floats, int]:
         """Add Gaussian noise that is rounded to the grid itself; count what leaves the range.
 
-        The sum is then exactly that of the grid values plus noise that knows nothing of them. The
-        noise has to be four steps wide at least: from there on rounded and true Gaussian noise
+        The sum is then exactly that of the grid values plus noise that knows nothing of them.
+        Noise below four steps is refused: only from there on rounded and true Gaussian noise
         cannot be told apart.
         """
-        if std < 4 * self.step:
+        if not std >= MIN_NOISE_STEPS * self.step:
             raise ValueError(
-                f"noise of {std} must be at least four steps of the grid ({4 * self.step}); "
-                "use more bits."
+                f"noise of {std} must be at least four steps of the grid "
+                f"({MIN_NOISE_STEPS * self.step}); use more bits."
             )
         noise = np.rint(rng.normal(0.0, std / self.step, np.shape(grid))) * self.step
         noisy, pushed = self.round(noise + grid, rng)

@@ -37,6 +37,8 @@ class GroupHistory:
     def __init__(self, size: int, cutoff: int | None = 50) -> None:
         if not isinstance(size, int) or size < 1:
             raise ValueError(f"A group's size is {size!r}, but must be an integer >= 1.")
+        if cutoff is not None and (not isinstance(cutoff, int) or cutoff < 1):
+            raise ValueError(f"group_cutoff is {cutoff!r}, but must be an integer >= 1 or None.")
         self.size = size
         self.cutoff = cutoff
         self.state = GroupState()

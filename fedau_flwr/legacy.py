@@ -28,6 +28,7 @@ from .contribution import is_averaged
 from .ledger import Ledger
 from .store import Arrays
 from .strategy import moved
+from .summation import unweighted
 
 log = logging.getLogger("flwr.fedau")
 
@@ -96,7 +97,8 @@ class FedAU(FedAvg):
         total: Arrays = {}
         counted = []
         for client, reply in sorted(results, key=lambda result: int(result[0].cid)):
-            if (reason := self._wrong(contribution := _named(reply.parameters))) is not None:
+            contribution = _named(reply.parameters)
+            if (reason := self._wrong(contribution, reply.num_examples)) is not None:
                 log.warning("Rejected the reply of client %s: %s.", client.cid, reason)
                 continue
             counted.append(int(client.cid))
@@ -116,8 +118,10 @@ class FedAU(FedAvg):
         model = moved(self._model, total, self.server_learning_rate / divisor)
         return ndarrays_to_parameters(list(model.values())), {}
 
-    def _wrong(self, contribution: Arrays) -> str | None:
+    def _wrong(self, contribution: Arrays, num_examples: int) -> str | None:
         """Return why a contribution cannot enter the sum, or None."""
+        if num_examples != 1:
+            return unweighted("num_examples", num_examples)
         shapes = {name: value.shape for name, value in contribution.items()}
         if shapes != {name: value.shape for name, value in self._model.items()}:
             return "arrays whose shapes differ from the model's"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,16 +33,23 @@ from .weighting import FedAUWeighting, Weighting
 log = logging.getLogger("flwr.fedau")
 
 STATE_DIR = "fedau-state-dir"
+_EXAMPLE_COUNTS = {"num-examples", "num_examples"}
+_weighting_now: ContextVar[bool] = ContextVar("weighting_now", default=False)
 Importance = float | Callable[[Context], float]
+
+
+def state_directory(context: Context) -> StateDirectory | None:
+    """Return the directory in which this client keeps its state, if one is configured."""
+    root = context.node_config.get(STATE_DIR) or context.run_config.get(STATE_DIR)
+    if not root:
+        return None
+    # A node id is no name for a client: without node authentication each start brings a new one.
+    return StateDirectory(str(root), f"client-{context.node_config.get('partition-id', 'only')}")
 
 
 def open_store(context: Context) -> Store:
     """Return where this client keeps its state: a directory if one is configured."""
-    root = context.node_config.get(STATE_DIR) or context.run_config.get(STATE_DIR)
-    if not root:
-        return ContextStore(context)
-    # A node id is no name for a client: without node authentication each start brings a new one.
-    return StateDirectory(str(root), f"client-{context.node_config.get('partition-id', 'only')}")
+    return state_directory(context) or ContextStore(context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +74,18 @@ class Contributor:
     store: Callable[[Context], Store] = open_store
 
     def __post_init__(self) -> None:
+        if not isinstance(self.weighting, Weighting):
+            raise ValueError(
+                f"weighting is {self.weighting!r}, but must be a weighting such as "
+                "FedAUWeighting(cutoff=50)."
+            )
         if isinstance(self.report, str):
             raise ValueError(f"report is {self.report!r}, but must be a tuple of metric names.")
+        if _EXAMPLE_COUNTS & {*self.report}:
+            raise ValueError(
+                f"report is {self.report!r}, but must not name the example count, by which a "
+                "strategy of fedau_flwr knows an unweighted model."
+            )
 
     def contribute(
         self,
@@ -84,17 +103,31 @@ class Contributor:
                 )
         request = Request.from_config(config)
         group = self._group(request, context)
-        importance = self.importance(context) if callable(self.importance) else self.importance
         participant = Participant(self.store(context), self.weighting)
-        contribution = participant.contribute(
-            request,
-            model,
-            train,
-            importance=importance,
-            group=group,
-            preparation=Preparation.from_config(config),
-        )
+        if _weighting_now.get():
+            raise Refusal(
+                "FedAUMod or FedAUMixin is applied twice to this client, so its update would be "
+                "weighted twice: keep one of them."
+            )
+        token = _weighting_now.set(True)
+        try:
+            contribution = participant.contribute(
+                request,
+                model,
+                train,
+                importance=self._importance(context),
+                group=group,
+                preparation=Preparation.from_config(config),
+            )
+        finally:
+            _weighting_now.reset(token)
         return with_placeholders(contribution, model), group
+
+    def _importance(self, context: Context) -> float:
+        value = self.importance(context) if callable(self.importance) else self.importance
+        if not isinstance(value, int | float) or not 0 <= value < math.inf:
+            raise Refusal(f"importance is {value!r}, but must be a finite number >= 0.")
+        return value
 
     def _group(self, request: Request, context: Context) -> str | None:
         group = context.node_config.get(GROUP)
@@ -129,6 +162,9 @@ class FedAUMod:
 
     Notes
     -----
+    Flower calls the first mod of a list last on the way back: put this one before mods that work
+    on the trained model, and after those that work on what is sent, such as `SecureSumMod`.
+
     State is kept in `Context.state`, or in the directory that the node config (in simulation,
     the run config) names as ``fedau-state-dir``: a SuperNode forgets the former when it stops.
     """

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from .contribution import difference, local_update, scaled
+from .contribution import check_finite, difference, local_update, scaled
 from .preparation import Preparation
 from .protocol import COUNTED, Refusal, Request
 from .store import Arrays, Store, Version
@@ -77,6 +77,7 @@ class Participant:
             else:
                 weight = turn.state.weight if group is None else request.groups[group]
                 contribution = scaled(update, importance * weight)
+            check_finite(contribution)
             if preparation is not None:
                 contribution = preparation.apply(contribution, request)
             self.finish(turn, contribution)
@@ -116,9 +117,14 @@ def settle(versions: Sequence[Version], request: Request, weighting: Weighting) 
     valid = [version for version in versions if _still_holds(version, request)]
     last = valid[-1] if valid else None
     if last is not None and last.attempt == request.attempt and request.round <= last.round:
+        shared = (
+            f", under the name {last.client} instead of {request.client}: if these are two "
+            "clients, give each its own fedau-state-dir or its own partition-id"
+        )
         raise Refusal(
             f"Stale delivery: round {request.round} was asked for, but this client has already "
-            f"answered round {last.round} of attempt {request.attempt}."
+            f"answered round {last.round} of attempt {request.attempt}"
+            f"{shared if last.client != request.client else ''}."
         )
     state = last.state if last else weighting.initial()
     memory = last.memory if last else None

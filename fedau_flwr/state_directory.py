@@ -16,6 +16,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -92,7 +93,8 @@ class StateDirectory(Store):
                 if arrays := version.arrays():
                     path = folder / _memory_file(version.round, version.attempt)
                     wanted.add(path)
-                    if not path.exists():
+                    # A process that died before the JSON was written may have left other vectors.
+                    if version is versions[-1] or not path.exists():
                         _write(path, _pack(arrays))
             _write(folder / STATE, versions_to_json(training, versions).encode())
             for path in folder.iterdir():
@@ -119,8 +121,11 @@ def _memory_file(server_round: int, attempt: int) -> str:
 
 def _pack(arrays: dict[str, Arrays]) -> bytes:
     buffer = io.BytesIO()
-    flat = {f"{kind}/{name}": a for kind, values in arrays.items() for name, a in values.items()}
-    np.savez(buffer, allow_pickle=False, **flat)
+    flat: dict[str, Any] = {
+        f"{kind}/{name}": a for kind, values in arrays.items() for name, a in values.items()
+    }
+    # numpy 1.26 would take an option such as `allow_pickle` for one more array.
+    np.savez(buffer, **flat)
     return buffer.getvalue()
 
 

@@ -29,6 +29,7 @@ from .preparation import WITHIN, Preparation
 from .privacy.gaussian import GaussianPrivacy
 from .privacy.noise import add_noise
 from .protocol import COUNTED, HOSTED
+from .report import RoundReport
 from .store import Arrays
 from .summation import PlainSum, Round, Sum, Summation
 
@@ -125,8 +126,11 @@ class FedAU(FedAvg):
             )
         if privacy is not None and privacy.adaptive and numpy_clients:
             raise ValueError("privacy must have a fixed norm with numpy_clients=True.")
+        if privacy is not None:
+            self.summation.check_privacy(privacy)
         self.privacy = privacy
         self.ledger = Ledger()
+        self.last_round: RoundReport | None = None
         self._timeout = float(DEFAULT_TTL)
         self._offset = 0
         self._round: Round | None = None
@@ -182,20 +186,22 @@ class FedAU(FedAvg):
         if self.numpy_clients:
             arrays, model = _numbered(arrays), _numbered(model)
         deadline = self.round_timeout or self._timeout
+        self._asked = {}
         self._round = Round(
             number=self.ledger.round,
             model=self._summed(model),
             order=lambda node: self.client_numbers.get(node, node),
             grid=grid,
             timeout=deadline,
+            asked=self._asked,
+            example_key=self.weighted_by_key,
         )
         if self.privacy is not None and not self.privacy.allows_round():
             log.warning("The privacy budget is spent: nobody is asked in this round.")
-            self._asked = {}
             return self.summation.open(self._round, [])
         self._group_weights = self.groups.weights()
         nodes = self._present(grid, self.fraction_train, self.min_train_nodes)
-        self._asked = {node: self._clients(node) for node in nodes}
+        self._asked.update((node, here) for node in nodes if (here := self._clients(node)))
         messages = [
             Message(
                 self._content(arrays, {**config, **self._participation(self._asked[node])}),
@@ -203,7 +209,7 @@ class FedAU(FedAvg):
                 message_type=MessageType.TRAIN,
                 ttl=deadline,
             )
-            for node in nodes
+            for node in self._asked
         ]
         return self.summation.open(self._round, messages)
 
@@ -263,18 +269,21 @@ class FedAU(FedAvg):
             )
         replies = replies if isinstance(replies, list) else list(replies)
         result = self.summation.close(this, self._expected(replies))
-        self._check_finite(result)
+        if not _is_finite(result.total):
+            log.error("The sum of the contributions is not finite: the round counts nobody.")
+            result = Sum(rejected=result.rejected)
         bits = self._private(result)
         counted = [
             client
             for node in result.nodes
-            for client in result.hosted.get(node, self._asked[node])
-            if client in self._asked[node]
+            for client in {*self._asked[node]}.intersection(
+                result.hosted.get(node, self._asked[node])
+            )
         ]
         self.ledger.count(counted)
         if self.groups:
             self.groups.advance(group for group in result.groups if group in self.groups)
-        self._log_round(this, result, len(counted))
+        self._report(this, result, len(counted))
         if self.privacy is not None and result.total is not None:
             self.privacy.released(bits, len(counted))
         model = {name: value for name, value in this.model.items() if name != WITHIN}
@@ -303,23 +312,19 @@ class FedAU(FedAvg):
 
     def _expected(self, replies: list[Message]) -> list[Message]:
         """Drop, in place, replies of nodes that were not asked in this round."""
-        for reply in [r for r in replies if r.metadata.src_node_id not in self._asked]:
-            if reply.has_error():  # the SuperLink's own, for a node that does not answer any more
+        expected = []
+        for reply in replies:
+            if reply.metadata.src_node_id in self._asked:
+                expected.append(reply)
+            elif reply.has_error():  # the SuperLink's own, for a node that does not answer any more
                 log.debug("A reply is missing: %s", reply.error.reason)
             else:
                 log.warning(
                     "Rejected a reply of node %d: it was not asked in this round.",
                     reply.metadata.src_node_id,
                 )
-            replies.remove(reply)
+        replies[:] = expected
         return replies
-
-    def _check_finite(self, result: Sum) -> None:
-        if result.total is not None and not all(
-            np.isfinite(value).all() for value in result.total.values()
-        ):
-            log.error("The sum of the contributions is not finite: the round counts nobody.")
-            result.total, result.nodes = None, []
 
     def step(self, model: Arrays, total: Arrays | None, participants: int) -> Arrays:
         """Return the next model from the sum of the contributions (None if nobody was counted)."""
@@ -328,16 +333,24 @@ class FedAU(FedAvg):
         divisor = self.num_clients if self.divisor == "clients" else participants
         return moved(model, total, self.server_learning_rate / divisor)
 
-    def _log_round(self, this: Round, result: Sum, counted: int) -> None:
-        absent = len(self._asked) - len(result.nodes) - len(result.rejected)
+    def _report(self, this: Round, result: Sum, counted: int) -> None:
+        report = RoundReport(
+            round=this.number,
+            asked=len(self._asked),
+            counted=counted,
+            rejected=len(result.rejected),
+            absent=len(self._asked.keys() - result.nodes - result.rejected.keys()),
+            seconds=time.monotonic() - self._opened_at,
+        )
         log.info(
             "Round %d: %d counted, %d rejected, %d without reply, %.1f s",
-            this.number,
-            counted,
-            len(result.rejected),
-            absent,
-            time.monotonic() - self._opened_at,
+            report.round,
+            report.counted,
+            report.rejected,
+            report.absent,
+            report.seconds,
         )
+        self.last_round = report
         for node, reason in result.rejected.items():
             log.warning("Rejected the reply of node %d: %s.", node, reason.rstrip("."))
 
@@ -366,7 +379,8 @@ class FedAU(FedAvg):
         """Note that a checkpoint of `server_round` is safe, so that clients drop older state.
 
         A loop that keeps checkpoints calls this with 0 before its first round: clients then
-        keep what they need to follow a resumed server back.
+        keep what they need to follow a resumed server back. A loop that may resume from several
+        of them names the oldest, also after `load_state_dict`.
         """
         self.ledger.safe = server_round
 
@@ -381,6 +395,10 @@ class FedAU(FedAvg):
         self.groups.load_state_dict(state["groups"])
         if self.privacy is not None:
             self.privacy.load_state_dict(state["privacy"])
+
+
+def _is_finite(total: Arrays | None) -> bool:
+    return total is None or all(np.isfinite(value).all() for value in total.values())
 
 
 def moved(model: Arrays, direction: Arrays, rate: float) -> Arrays:

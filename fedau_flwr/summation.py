@@ -8,16 +8,17 @@ without any strategy noticing.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
 from .contribution import decode, is_averaged, wire_dtype
+from .privacy.gaussian import GaussianPrivacy
 from .protocol import GROUP, HOSTED, LABEL_RECORD
 from .store import Arrays
 
@@ -39,6 +40,10 @@ class Round:
         Reaches the nodes.
     timeout : float
         The round's deadline in seconds.
+    asked : Mapping[int, list[int]]
+        The clients that each node was asked for.
+    example_key : str
+        The metric in which a client without `FedAUMod` says how many examples it has.
     """
 
     number: int
@@ -46,6 +51,8 @@ class Round:
     order: Callable[[int], int]
     grid: Grid
     timeout: float
+    asked: Mapping[int, list[int]] = field(default_factory=dict)
+    example_key: str = "num-examples"
 
 
 @dataclass(slots=True, eq=False)
@@ -87,6 +94,10 @@ class Summation(ABC):
         del this
         return messages
 
+    def check_privacy(self, privacy: GaussianPrivacy) -> None:
+        """Refuse noise that this summation cannot carry."""
+        del privacy
+
     @abstractmethod
     def close(self, this: Round, replies: list[Message]) -> Sum:
         """Add up; consumes `replies`."""
@@ -102,18 +113,23 @@ class PlainSum(Summation):
     def close(self, this: Round, replies: list[Message]) -> Sum:
         """Add up the replies that hold a whole and finite contribution."""
         result = Sum()
+        seen: set[int] = set()
         replies.sort(key=lambda reply: _place(this, reply), reverse=True)
         while replies:
             reply = replies.pop()
             node = reply.metadata.src_node_id
             try:
-                if node in result.nodes:
+                if node in seen:
                     raise Rejection("a second reply in the same round")
                 contribution = _contribution(this, reply)
+                hosted = _hosted(this, reply)
             except Rejection as rejection:
                 result.rejected[node] = str(rejection)
                 continue
+            seen.add(node)
             result.nodes.append(node)
+            if hosted is not None:
+                result.hosted[node] = hosted
             if result.total is None:
                 # A decoded array can be a view of the message's own bytes.
                 result.total = {name: np.array(value) for name, value in contribution.items()}
@@ -121,7 +137,7 @@ class PlainSum(Summation):
                 with np.errstate(over="ignore"):  # the strategy says what becomes of it
                     for name, value in contribution.items():
                         result.total[name] += value
-            _take_extras(node, reply.content, result)
+            _take_extras(reply.content, result)
         return result
 
 
@@ -133,10 +149,14 @@ def _place(this: Round, reply: Message) -> tuple[int, float, str]:
 def _contribution(this: Round, reply: Message) -> Arrays:
     """Return a reply's averaged arrays, or raise `Rejection` with what is wrong with it."""
     if reply.has_error():
-        raise Rejection(reply.error.reason or "an error without a reason")
+        reason = reply.error.reason or "an error without a reason"
+        if "KeyError" in reason and "fitins.parameters" in reason:
+            reason += ", since it is a NumPyClient; the strategy needs numpy_clients=True"
+        raise Rejection(reason)
     content = reply.content
     if len(content.array_records) != 1:
         raise Rejection(f"{len(content.array_records)} ArrayRecords instead of one")
+    _check_weighted(this, content)
     known = {"fitres.metrics", "fitres.status", LABEL_RECORD}
     if unknown := sorted(set(content.config_records) - known):
         raise Rejection(f"unknown records {unknown}")
@@ -150,6 +170,31 @@ def _contribution(this: Round, reply: Message) -> Arrays:
         if is_averaged(value.dtype):
             contribution[name] = array
     return contribution
+
+
+def _check_weighted(this: Round, content: RecordDict) -> None:
+    """Reject a whole model, which looks like a contribution but for the example count with it."""
+    for name, record in content.metric_records.items():
+        key = "num_examples" if name == "fitres.num_examples" else this.example_key
+        if key in record and (name, record[key]) != ("fitres.num_examples", 1):
+            raise Rejection(unweighted(key, record[key]))
+
+
+def unweighted(key: str, count: object) -> str:
+    """Return why a reply with an example count does not enter a sum."""
+    return f"an unweighted model with {key}={count}; its client needs FedAUMod or FedAUMixin"
+
+
+def _hosted(this: Round, reply: Message) -> list[int] | None:
+    """Return the clients that a host says are in its contribution, None for a single client."""
+    label: Mapping[str, Any] = reply.content.config_records.get(LABEL_RECORD, ConfigRecord())
+    clients = label.get(HOSTED)
+    if clients is None:
+        return None
+    asked = this.asked.get(reply.metadata.src_node_id, [])
+    if not isinstance(clients, list) or len({*clients} & {*asked}) != len(clients):
+        raise Rejection(f"{HOSTED}={clients!r} instead of clients among those asked, each once")
+    return clients
 
 
 def _checked(record: ArrayRecord, name: str, model: NDArray[Any]) -> NDArray[Any]:
@@ -172,14 +217,13 @@ def _checked(record: ArrayRecord, name: str, model: NDArray[Any]) -> NDArray[Any
     return value
 
 
-def _take_extras(node: int, content: RecordDict, result: Sum) -> None:
-    """Keep a reply's labels and reported metrics, wherever its client could put them."""
+def _take_extras(content: RecordDict, result: Sum) -> None:
+    """Keep a reply's group and reported metrics, wherever its client could put them."""
     labels: dict[str, Any] = {**content.config_records.get("fitres.metrics", {})}
     labels |= content.config_records.get(LABEL_RECORD, {})
     if GROUP in labels:
         result.groups.append(str(labels.pop(GROUP)))
-    if HOSTED in labels:
-        result.hosted[node] = list(labels.pop(HOSTED))
+    labels.pop(HOSTED, None)
     metrics = MetricRecord()
     for record in content.metric_records.values():
         metrics.update(record)

@@ -121,8 +121,7 @@ class FedAUWeighting(Weighting):
         if self.smoothing is None:
             weight[closing] = now[closing] / intervals[closing]
         else:
-            kept = (1.0 - self.smoothing) ** 1
-            smoothed = length + kept * (weight[closing] - length)
+            smoothed = length + (1.0 - self.smoothing) * (weight[closing] - length)
             weight[closing] = np.where(intervals[closing] == 1, length, smoothed)
         return WeightStates(now, intervals, elapsed, weight)
 

@@ -15,6 +15,7 @@ from simulations.bench.command import bench
 from simulations.config import MAY_CHANGE, RunConfig
 from simulations.data.command import app as data_app
 from simulations.data.spec import METHODS
+from simulations.deployment import command as deployment
 from simulations.invocation import (
     end,
     method_list,
@@ -26,6 +27,7 @@ from simulations.invocation import (
 )
 from simulations.launch import Resources, run_all
 from simulations.options import run_options
+from simulations.patterns import REAL
 from simulations.report.commands import register as register_reports
 from simulations.run_directory import RunDirectory
 
@@ -52,6 +54,10 @@ def resume(
     directory: Annotated[Path, typer.Argument(help="The directory of the run.")],
     values: dict[str, Any],
     resources: MakeResources,
+    federation: Annotated[
+        str | None,
+        typer.Option(help="For a run on a deployment: its name in ~/.flwr/config.toml."),
+    ] = None,
 ) -> None:
     """Go on with a run from its last checkpoint; options that are not given stay as they were."""
     with sentences():
@@ -60,6 +66,8 @@ def resume(
             key.replace("-", "_"): v for key, v in RunDirectory(path).config().to_dict().items()
         }
         config = RunConfig(**{**saved, **values, "run_dir": str(path), "resume": True})
+        if config.pattern == REAL:
+            raise typer.Exit(deployment.resume_deployment(path, config, federation))
         end(run_all([config], resources(), Console(), where=path, reports=True))
 
 
@@ -105,3 +113,4 @@ def register(app: typer.Typer) -> None:
         app.command()(command)
     register_reports(app)
     app.add_typer(data_app, name="data")
+    deployment.register(app)

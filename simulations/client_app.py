@@ -1,6 +1,7 @@
 """The ClientApp: a plain Flower client, made a client of the run's method by the plugin's mod.
 
-A node stands for one client, or hosts those that a message names in ``fedau-clients``. Under
+A node stands for one client, or hosts those that a message names in ``fedau-clients``. Where the
+message names no place for the clients' states, nothing is simulated: `simulations.real`. Under
 Flower's built-in FedAvg nothing of the plugin is in between.
 """
 
@@ -27,7 +28,8 @@ from fedau_flwr.host import Host
 from fedau_flwr.mod import refuse
 from fedau_flwr.protocol import HOSTED, LABEL_RECORD, Refusal
 from simulations.config import RunConfig
-from simulations.worker import Worker, worker_for
+from simulations.real import client as real
+from simulations.worker import STATES, Worker, worker_for
 
 
 def _worker(context: Context) -> Worker:
@@ -42,6 +44,8 @@ def participate(message: Message, context: Context, call_next: ClientAppCallable
     config = message.content["config"]
     if HOSTED in config:
         return call_next(message, context)
+    if STATES not in config:
+        return real.fedau_mod(context)(message, context, call_next)
     worker = _worker(context)
     client = int(context.node_config["partition-id"])
     mod = FedAUMod(
@@ -57,6 +61,8 @@ app.query()(answer_identity)
 @app.train()
 def train(message: Message, context: Context) -> Message:
     """Train this node's client, or the clients that the message names."""
+    if STATES not in message.content["config"]:
+        return real.train(message, context)
     worker = _worker(context)
     config = message.content["config"]
     if HOSTED in config and context.run_config["method"] != "fedavg":

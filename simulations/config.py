@@ -8,6 +8,7 @@ you" where a key says so.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -27,7 +28,7 @@ LAST_ROUNDS, LAST_EVERY = 200, 10
 
 MAY_CHANGE = frozenset(
     {"checkpoint_every", "clients_per_node", "data_dir", "device", "evaluate_every", "resume"}
-    | {"num_server_rounds", "run_dir"}
+    | {"num_server_rounds", "round_deadline", "run_dir"}
 )
 """Keys that do not change the training itself, so that a resumed run may have other values."""
 
@@ -91,6 +92,14 @@ class RunConfig:
     run_dir: str = _key(
         "", "Absolute path of the run's own directory; empty is a new one in ~/.fedau/runs."
     )
+    round_deadline: float = _key(
+        600.0, "Seconds until a round of a real federation goes on without those who have not "
+        "replied."
+    )  # fmt: skip
+    groups: str = _key(
+        "", "Groups of a real federation's clients that share a history, with their sizes, as in "
+        "phones:1200,tablets:80."
+    )  # fmt: skip
     resume: bool = _key(False, "Go on from the last checkpoint in run-dir.")
 
     def __post_init__(self) -> None:
@@ -111,6 +120,10 @@ class RunConfig:
                0 < self.mean_participation <= 1, "in (0, 1]")  # fmt: skip
         _check("min_participation", self.min_participation,
                0 <= self.min_participation <= 1, "in [0, 1]")  # fmt: skip
+        _check("round_deadline", self.round_deadline, self.round_deadline > 0, "above 0")
+        _check("groups", self.groups, _are_groups(self.groups), "like phones:1200,tablets:80")
+        _check("groups", self.groups, not self.groups or self.method == "fedau",
+               "empty unless the method is fedau")  # fmt: skip
         _check("reply_loss", self.reply_loss, 0 <= self.reply_loss < 1, "in [0, 1)")
         _check("server_lr", self.server_lr, not (self.server_lr and self.method == "fedavg"),
                "0 for fedavg, which has no global step size")  # fmt: skip
@@ -172,6 +185,12 @@ class RunConfig:
         return spec
 
     @property
+    def group_sizes(self) -> dict[str, int]:
+        """The groups by name, with their sizes."""
+        pairs = [item.split(":") for item in self.groups.split(",") if item]
+        return {name.strip(): int(size) for name, size in pairs}
+
+    @property
     def rounds(self) -> int:
         """Number of rounds."""
         return self.num_server_rounds or self.spec.rounds
@@ -206,6 +225,10 @@ class ConfigError(ValueError):
 def key_of(name: str) -> str:
     """Return the key of a field."""
     return name.replace("_", "-")
+
+
+def _are_groups(text: str) -> bool:
+    return not text or re.fullmatch(r"(\s*[^\s:,]+:[1-9]\d*\s*(,|$))+", text) is not None
 
 
 def _check(name: str, value: object, allowed: bool, rule: str) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fedau_flwr import FedAUWeighting, InverseProbabilityWeighting, UnitWeighting
 from fedau_flwr.availability import Process, participation_probabilities
 from fedau_flwr.weighting import Weighting
-from simulations.config import RunConfig
+from simulations.config import ConfigError, RunConfig
 from simulations.data.arrays import Arrays
 from simulations.data.prepare import open_arrays
 from simulations.data.spec import DatasetSpec
@@ -63,6 +63,8 @@ class Experiment:
 @lru_cache(maxsize=1)
 def open_experiment(config: RunConfig) -> Experiment:
     """Return the experiment of `config`; the last one stays resident in this process."""
+    if config.groups:
+        raise ConfigError(f"groups is {config.groups!r}, but must be empty in a simulation.")
     spec = config.spec
     arrays = open_arrays(spec, config.data_path, seed=config.seed)
     split = dirichlet_split(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 from flwr.serverapp.strategy import FedAvg, Strategy
 
@@ -11,16 +12,29 @@ from fedau_flwr.availability import AvailabilityGrid, HostGrid
 from simulations.config import RunConfig
 
 
-def build_strategy(config: RunConfig, grid: AvailabilityGrid) -> Strategy:
-    """Return the strategy of a run over the nodes of `grid`, which must be known by now."""
+def build_strategy(config: RunConfig, grid: AvailabilityGrid | None = None) -> Strategy:
+    """Return the strategy of a run over the nodes of `grid`, which must be known by now.
+
+    Without one it is for a real federation: a round waits for somebody to be there at all.
+    """
     if config.method == "fedavg":
-        return _built_in()
-    options = {
+        return _built_in(least=0 if grid else 1)
+    options: dict[str, Any] = {
         "num_clients": config.clients,
         "server_learning_rate": config.global_lr,
-        "client_numbers": grid.client_numbers,
-        "hosts": grid.roster if isinstance(grid, HostGrid) else None,
     }
+    if grid is None:
+        options |= {
+            "round_timeout": config.round_deadline,
+            "min_available_nodes": 1,
+        }
+        if config.groups:
+            options |= {"groups": config.group_sizes, "group_cutoff": config.cutoff or None}
+    else:
+        options |= {
+            "client_numbers": grid.client_numbers,
+            "hosts": grid.roster if isinstance(grid, HostGrid) else None,
+        }
     if config.method == "mifa":
         return MIFA(**options)
     if config.method == "fedvarp":
@@ -29,7 +43,7 @@ def build_strategy(config: RunConfig, grid: AvailabilityGrid) -> Strategy:
     return FedAU(**options, divisor="participants" if participants else "clients")
 
 
-def _built_in() -> FedAvg:
+def _built_in(*, least: int) -> FedAvg:
     """Return Flower's own FedAvg as it is; it takes what comes, since a thin round is normal."""
     logger = logging.getLogger("flwr")
     level = logger.level
@@ -37,7 +51,10 @@ def _built_in() -> FedAvg:
     logger.setLevel(logging.ERROR)
     try:
         return FedAvg(
-            fraction_evaluate=0.0, min_train_nodes=0, min_evaluate_nodes=0, min_available_nodes=0
+            fraction_evaluate=0.0,
+            min_train_nodes=least,
+            min_evaluate_nodes=0,
+            min_available_nodes=least,
         )
     finally:
         logger.setLevel(level)

@@ -45,9 +45,17 @@ _BUILDERS: dict[str, Callable[[Probabilities, RunConfig], Process]] = {
     "arrival-departure": lambda p, config: ArrivalDeparture(p, config.seed, rounds=config.rounds),
 }
 
-PATTERNS = tuple(_BUILDERS)
+REAL = "real"
+"""Nobody simulates anything: clients are SuperNodes of a deployment, and come and go."""
+
+PATTERNS = (*_BUILDERS, REAL)
 
 
 def build_process(p: Probabilities, config: RunConfig) -> Process:
     """Return who is there in which round, for clients of the probabilities ``p``."""
+    if config.pattern == REAL:
+        raise ValueError(
+            f"pattern is {REAL!r}, but must be another one in a simulation: `fedau deploy local` "
+            "and `flwr run` on a deployment have real participation."
+        )
     return _BUILDERS[config.pattern](p, config)

@@ -39,7 +39,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import tempfile
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -166,16 +165,16 @@ def write_atomically(
     path: Path, write: Callable[[IO[bytes]], object], *, durable: bool = False
 ) -> None:
     """Replace a file at once: nobody ever sees a part of it, also if the disk is full."""
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    partial = path.with_name(f".{path.name}-{os.getpid()}")
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with partial.open("wb") as file:
             write(file)
             file.flush()
             if durable:
                 os.fsync(file.fileno())
-        os.replace(name, path)
+        partial.replace(path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
         raise
 
 

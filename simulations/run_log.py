@@ -15,8 +15,11 @@ def _worth_a_line(record: logging.LogRecord) -> bool:
 
 
 @contextmanager
-def run_log(path: Path) -> Iterator[None]:
-    """Copy Flower's log to `path`, without the lines that strategies write in every round."""
+def run_log(path: Path, *, every_round: bool = False) -> Iterator[None]:
+    """Copy Flower's log to `path`.
+
+    The lines that strategies write in every round are left out, but for our own if `every_round`.
+    """
     flower = logging.getLogger("flwr")
     rounds = logging.getLogger("flwr.fedau")
     handler = logging.FileHandler(path, encoding="utf-8")
@@ -25,7 +28,8 @@ def run_log(path: Path) -> Iterator[None]:
     level = rounds.level
     flower.addHandler(handler)
     flower.addFilter(_worth_a_line)
-    rounds.setLevel(logging.WARNING)
+    if not every_round:
+        rounds.setLevel(logging.WARNING)
     try:
         yield
     finally:

@@ -1,4 +1,8 @@
-"""The ServerApp: puts the parts of a run together and lets the round loop run them."""
+"""The ServerApp: puts the parts of a run together and lets the round loop run them.
+
+On Flower's simulation engine it runs an experiment with simulated participation, on a deployment
+it trains with the nodes that are really there (`simulations.real`).
+"""
 
 from __future__ import annotations
 
@@ -6,30 +10,37 @@ import logging
 import math
 import time
 
-from flwr.app import Context
+from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.serverapp import Grid, ServerApp
+from flwr.superlink.grid import HttpGrid
 
 from fedau_flwr.availability import AvailabilityGrid, HostGrid
 from simulations.config import ConfigError, RunConfig
 from simulations.experiment import Experiment, open_experiment
 from simulations.loop import RoundLoop
 from simulations.methods import build_strategy
+from simulations.patterns import REAL
 from simulations.prompt_grid import prompt
+from simulations.real.server import run_federation
 from simulations.resident import initial_parameters
 from simulations.run_directory import RunDirectory
 from simulations.run_log import run_log
 
 log = logging.getLogger("flwr.simulations")
 
-CONNECT_SECONDS = 60.0
+CONNECT_SECONDS = 300.0
 
 app = ServerApp()
 
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Run the experiment that the run config describes."""
-    run_experiment(grid, RunConfig.parse(context.run_config))
+    """Run the experiment that the run config describes, or train on a real federation."""
+    config = RunConfig.parse(context.run_config)
+    if isinstance(grid, HttpGrid) or config.pattern == REAL:
+        run_federation(grid, config)
+    else:
+        run_experiment(grid, config)
 
 
 def run_experiment(grid: Grid, config: RunConfig) -> RunDirectory:
@@ -37,6 +48,7 @@ def run_experiment(grid: Grid, config: RunConfig) -> RunDirectory:
     run = RunDirectory.open(config)
     with run_log(run.log_file):
         try:
+            await_engine(grid)
             experiment = open_experiment(config)
             if experiment.split.empty.size:
                 log.warning(
@@ -55,24 +67,35 @@ def run_experiment(grid: Grid, config: RunConfig) -> RunDirectory:
     return run
 
 
-def connect(grid: Grid, experiment: Experiment) -> AvailabilityGrid:
-    """Return the grid under the run's participation, once all of its nodes have said who they are.
+def await_engine(grid: Grid) -> None:
+    """Wait until a node answers.
 
-    Flower starts a ServerApp while it still adds nodes. A node answers only when all are there.
+    Flower runs the ServerApp in a thread while it still adds nodes and starts Ray, and a node
+    answers only when both are done. Starting Ray forks this process, which must not happen while
+    another thread multiplies matrices: OpenBLAS then waits for its own threads forever.
     """
+    deadline = time.monotonic() + CONNECT_SECONDS
+    while not (nodes := list(grid.get_node_ids())):
+        if time.monotonic() > deadline:
+            raise ConfigError(f"No SuperNode has connected within {CONNECT_SECONDS:g} seconds.")
+        time.sleep(0.05)
+    left = deadline - time.monotonic()
+    query = Message(RecordDict({"hello": ConfigRecord()}), nodes[0], MessageType.QUERY, ttl=left)
+    grid.send_and_receive([query], timeout=left)
+
+
+def connect(grid: Grid, experiment: Experiment) -> AvailabilityGrid:
+    """Return the grid under the run's participation, with its nodes identified."""
     grid = prompt(grid)
     config = experiment.config
     kind = AvailabilityGrid if config.clients_per_node == 1 else HostGrid
     present = kind(grid, experiment.process, loss=config.reply_loss, seed=config.seed)
-    deadline = time.monotonic() + CONNECT_SECONDS
-    while not present.everyone().get_node_ids() and time.monotonic() < deadline:
-        time.sleep(0.05)
     nodes = len(present.everyone().get_node_ids())
     wanted = math.ceil(config.clients / config.clients_per_node) if config.clients_per_node else 0
-    if nodes == 0 or (wanted and nodes != wanted):
-        need = f"{wanted} SuperNodes" if wanted else "at least one SuperNode"
+    if wanted and nodes != wanted:
         raise ConfigError(
             f"clients-per-node is {config.clients_per_node} for {config.clients} clients, which "
-            f'needs {need}, but {nodes} are there: add --federation-config "num-supernodes=…".'
+            f"needs {wanted} SuperNodes, but {nodes} are there: add "
+            f'--federation-config "num-supernodes={wanted}".'
         )
     return present

@@ -23,12 +23,13 @@ import tomli_w
 
 from simulations.config import ConfigError, RunConfig
 from simulations.failures import RunFailure
-from simulations.processes import end_tree
+from simulations.processes import ProcessTree
 from simulations.run_directory import RunDirectory
 
 CLONE = Path(__file__).resolve().parents[1]
 CONNECTION = "fedau"
 START_SECONDS = 60.0
+OBSERVE_SECONDS = 2.0
 _LONGEST_TEMP = 40
 """Ray puts sockets below its directory, and the path of a socket has 107 characters at most."""
 
@@ -63,7 +64,8 @@ class SuperLink:
         self._resources = {"client-resources-num-cpus": 1, "client-resources-num-gpus": gpus}
         if workers:
             self._resources["init-args-num-cpus"] = workers
-        self._process: subprocess.Popen[bytes] | None = None
+        self._tree: ProcessTree | None = None
+        self._observed = 0.0
 
     def __enter__(self) -> SuperLink:
         temp = tempfile.gettempdir()
@@ -141,7 +143,7 @@ class SuperLink:
                 run.finish("failed", last, sentence)
                 raise
             finally:
-                end_tree(submission)
+                ProcessTree(submission).end()
         changed = run.outcome_file.exists() and run.outcome_file.stat().st_mtime_ns != before
         outcome = run.outcome()
         if not changed or outcome["status"] == "running":
@@ -160,17 +162,25 @@ class SuperLink:
         while True:
             try:
                 while submission.poll() is None:
-                    if self._process is None or self._process.poll() is not None:
-                        raise RunFailure(f"The SuperLink ended: {self._log_tail()}")
+                    self._check()
                     if follow is not None:
                         follow(run)
-                    time.sleep(0.25)
+                    time.sleep(0.5)
                 return
             except KeyboardInterrupt:
                 if asked:
                     raise
                 asked = True
                 run.stop_file.touch()
+
+    def _check(self) -> None:
+        """Note which processes there are, to end them all later; the SuperLink must be one."""
+        assert self._tree is not None
+        if self._tree.root.poll() is not None:
+            raise RunFailure(f"The SuperLink ended: {self._log_tail()}")
+        if time.monotonic() - self._observed > OBSERVE_SECONDS:
+            self._tree.observe()
+            self._observed = time.monotonic()
 
     def _start(self) -> None:
         address = f"127.0.0.1:{self._port}"
@@ -180,7 +190,7 @@ class SuperLink:
             encoding="utf-8",
         )
         with (self._home / "superlink.txt").open("wb") as output:
-            self._process = subprocess.Popen(
+            process = subprocess.Popen(
                 [
                     _program("flower-superlink"),
                     *("--insecure", "--simulation", "--host", "127.0.0.1"),
@@ -192,9 +202,10 @@ class SuperLink:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+        self._tree = ProcessTree(process)
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
-            if self._process.poll() is not None:
+            if process.poll() is not None:
                 break
             try:
                 if httpx.get(f"http://{address}/health", timeout=2.0).is_success:
@@ -226,8 +237,8 @@ class SuperLink:
         return _last_error(self._home / "superlink.txt")
 
     def _stop(self) -> None:
-        if self._process is not None:
-            end_tree(self._process)
+        if self._tree is not None:
+            self._tree.end()
         shutil.rmtree(self._home, ignore_errors=True)
 
 

@@ -22,6 +22,12 @@ class GaussianPrivacy:
         Standard deviation of the noise on the sum, in units of the norm.
     budget : PrivacyBudget | None (default: None)
         The (ε, δ) that the training must keep; it stops before the round that would exceed it.
+
+    Notes
+    -----
+    Under a secure sum the clients' shares of the noise are rounded to the grid. The ε of true
+    Gaussian noise is taken for it, so a share below four steps of the grid is refused, by the
+    constructor of the strategy as far as it can know and by every client.
     """
 
     def __init__(

@@ -21,7 +21,18 @@ import numpy as np
 from ..fixed_point import Ring
 from .client_state import ClientState, Stage
 from .errors import RefusalError
-from .keys import SEAL_BYTES, Purpose, agree, commit, derive, generate, public_of, seal, unseal
+from .keys import (
+    SEAL_BYTES,
+    Purpose,
+    agree,
+    check_public,
+    commit,
+    derive,
+    generate,
+    public_of,
+    seal,
+    unseal,
+)
 from .masks import apply_masks
 from .message import (
     KEY_BYTES,
@@ -245,6 +256,8 @@ class SecureClient:
         own = {public_of(self._state.share_private), public_of(self._state.mask_private)}
         if len(own | set(keys)) != len(keys) + 2:
             raise RefusalError("a public key appears twice")
+        for key in keys:
+            check_public(key)
 
     def _sealing_key(self, current: RoundId, public: bytes, sender: int, receiver: int) -> bytes:
         return agree(

@@ -9,15 +9,21 @@ k is the smallest even number for which, over the random order,
 - no honest client has `threshold` colluding neighbours, but with probability 2^-40, if at most
   the fraction `colluding` of all clients work together with the server; and
 - no client has fewer than `threshold` survivors in its neighbourhood, but with probability 2^-20,
-  if at most the fraction `dropping` of all clients vanish in the round.
+  if at most the fraction `dropping` of all clients vanish in the round; and
+- the masks join all honest survivors, directly or through others, but with probability 2^-40, if
+  both of these happen at once. Were they to fall into parts that share no mask, the server would
+  learn the sum over each part. On the circle that takes two runs of k/2 clients in a row that are
+  all gone or colluding.
 
-Both are tails of a hypergeometric distribution, summed exactly, times n. Up to 17 clients (k =
-16) everyone is everyone's neighbour; the defaults give k = 16 for 25 clients, 24 for 60, 78 for
-250 and 118 for 1,000.
+All three are bounds by the union over places on the circle, with exact hypergeometric
+probabilities. Up to 17 clients (k = 16) everyone is everyone's neighbour; the defaults give k = 16
+for 25 clients, 24 for 60, 78 for 250 and 118 for 1,000. When more clients vanish than `dropping`
+says, the server still voids a round whose sum would fall into parts; only it can, since a client
+sees no more than its own neighbourhood.
 """
 
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, comb, floor
@@ -86,9 +92,35 @@ def _degree(topology: Topology, cohort: int) -> int:
         starved = cohort * _tail(
             cohort, ceil(topology.dropping * cohort), holders, holders - needed + 1
         )
-        if captured <= 2**-40 and starved <= 2**-20:
+        if (
+            captured <= 2**-40
+            and starved <= 2**-20
+            and _divided(topology, cohort, degree) <= 2**-40
+        ):
             return degree
     return cohort - 1
+
+
+def _divided(topology: Topology, cohort: int, degree: int) -> float:
+    """Bound the probability that the honest survivors fall into parts without a common mask."""
+    gone = floor(topology.colluding * cohort) + ceil(topology.dropping * cohort)
+    pairs_of_runs = comb(cohort, 2)
+    return pairs_of_runs * _tail(cohort, min(gone, cohort), degree, degree)
+
+
+def parts(neighbours: Mapping[int, Collection[int]]) -> list[set[int]]:
+    """Return the connected parts of a graph, given as the neighbours of each client."""
+    left = set(neighbours)
+    found = []
+    while left:
+        part: set[int] = set()
+        reached = {min(left)}
+        while reached:
+            part |= reached
+            reached = {peer for client in reached for peer in neighbours[client]} & left - part
+        found.append(part)
+        left -= part
+    return found
 
 
 def _tail(population: int, marked: int, drawn: int, least: int) -> float:

@@ -43,6 +43,12 @@ def public_of(private: bytes) -> bytes:
     return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
 
 
+def check_public(public: bytes) -> None:
+    """Refuse a public key with which nobody could agree on a secret."""
+    # Any private key will do: a point of low order yields zero with all of them.
+    _exchange(bytes(KEY_BYTES), public)
+
+
 def derive(secret: bytes, purpose: Purpose, binding: bytes) -> bytes:
     """Derive a 256-bit key from `secret` for one purpose and one place in the protocol."""
     return HKDF(
@@ -52,14 +58,17 @@ def derive(secret: bytes, purpose: Purpose, binding: bytes) -> bytes:
 
 def agree(private: bytes, public: bytes, purpose: Purpose, binding: bytes) -> bytes:
     """Derive the key that the owners of both keys share."""
+    return derive(_exchange(private, public), purpose, binding)
+
+
+def _exchange(private: bytes, public: bytes) -> bytes:
     try:
-        secret = X25519PrivateKey.from_private_bytes(private).exchange(
+        return X25519PrivateKey.from_private_bytes(private).exchange(
             X25519PublicKey.from_public_bytes(public)
         )
     except ValueError:
         # The library rejects keys of low order, for which the shared secret is known to all.
         raise RefusalError("a public key is not a valid X25519 key") from None
-    return derive(secret, purpose, binding)
 
 
 def commit(secret: bytes, purpose: Purpose, binding: bytes) -> bytes:

@@ -16,6 +16,8 @@ Value = int | str | bytes | list[int] | list[bytes]
 Message = dict[str, Value]
 
 KEY_BYTES = 32
+MAX_IDS = 1000
+"""No neighbourhood is larger: sharing a secret takes time with the square of its holders."""
 
 
 class Exchange(StrEnum):
@@ -64,6 +66,11 @@ class RoundId:
         run, attempt, number = (message.get(key) for key in ("run", "attempt", "round"))
         if not isinstance(run, str) or type(attempt) is not int or type(number) is not int:
             raise RefusalError("the message does not say which round it belongs to")
+        if not run.isidentifier() or attempt < 1 or number < 1:
+            raise RefusalError(
+                "the message's run must be a name of letters and digits, its attempt and round "
+                "numbers from 1 on"
+            )
         return cls(run, attempt, number)
 
     def check(self, message: Mapping[str, object], exchange: Exchange) -> None:
@@ -97,6 +104,8 @@ def read_ids(message: Mapping[str, object], key: str) -> list[int]:
     value = message.get(key)
     if not isinstance(value, list) or any(type(item) is not int for item in value):
         raise RefusalError(f"'{key}' is missing or no list of client ids")
+    if len(value) > MAX_IDS:
+        raise RefusalError(f"'{key}' names {len(value)} clients, and {MAX_IDS} are the most")
     if len(set(value)) != len(value):
         raise RefusalError(f"'{key}' names a client twice")
     return value

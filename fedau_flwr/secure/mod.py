@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from math import inf
 from typing import Any
 
 from flwr.app import (
@@ -19,11 +20,13 @@ from flwr.clientapp.typing import ClientAppCallable
 from flwr.common.constant import ErrorCode
 
 from ..contribution import decode_all, is_averaged
+from ..mod import state_directory
 from ..preparation import PREPARATION, Preparation
-from ..protocol import HOSTED, LABEL_RECORD
+from ..protocol import HOSTED, LABEL_RECORD, Refusal
+from .answered import Answered
 from .client import SecureClient
 from .errors import RefusalError
-from .message import Exchange
+from .message import Exchange, RoundId
 from .payload import Payload
 
 log = logging.getLogger("flwr.fedau")
@@ -46,16 +49,40 @@ class SecureSumMod:
     ----------
     min_cohort : int (default: 3)
         The smallest number of clients, itself included, among whom this client hides.
+    min_noise_multiplier : float (default: 0.0)
+        The least noise on the sum, in units of the norm to which contributions are clipped, with
+        which this client takes part. The server says how much there is to be; this is the
+        client's own word, for each round.
+    colluding : int (default: 0)
+        How many clients of its neighbourhood may tell the server their share of the noise. The
+        client's own share is enlarged so that the noise of the others alone is what was promised.
 
     Notes
     -----
-    The secrets of a round are kept in `Context.state` until the round is over; a SuperNode that
-    stops in between loses this round and nothing else.
+    The secrets of a round are kept in `Context.state` until the round is over, out of sight of
+    the app while it trains; a SuperNode that stops in between loses this round and nothing else.
+
+    Flower sends a reply before it keeps the context, and starts a process for every message. Two
+    messages at once therefore find the same state, and a server that is up to no good could have
+    the same client answer twice. The directory that the node config names as ``fedau-state-dir``
+    rules this out: what was answered is recorded there before a reply leaves.
     """
 
-    def __init__(self, *, min_cohort: int = 3) -> None:
+    def __init__(
+        self, *, min_cohort: int = 3, min_noise_multiplier: float = 0.0, colluding: int = 0
+    ) -> None:
         SecureClient(0, min_cohort=min_cohort)
+        if not 0 <= min_noise_multiplier < inf:
+            raise ValueError(
+                f"min_noise_multiplier={min_noise_multiplier} must be finite and not negative."
+            )
+        if not 0 <= colluding < min_cohort:
+            raise ValueError(
+                f"colluding={colluding} must be at least 0 and below min_cohort={min_cohort}."
+            )
         self._min_cohort = min_cohort
+        self._min_noise_multiplier = min_noise_multiplier
+        self._colluding = colluding
 
     def __call__(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         """Handle one message; all but train messages pass through."""
@@ -63,9 +90,10 @@ class SecureSumMod:
             return call_next(message, context)
         try:
             return self._answer(message, context, call_next)
-        except RefusalError as refusal:
-            log.error("Refused a message of a secure sum: %s.", refusal)
-            reason = f"refused: {refusal}"
+        except (RefusalError, Refusal) as refusal:
+            words = str(refusal).rstrip(".")
+            log.error("Refused a message of a secure sum: %s.", words)
+            reason = f"refused: {words}"
             return Message(Error(ErrorCode.MOD_FAILED_PRECONDITION, reason), reply_to=message)
 
     def _answer(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -86,9 +114,9 @@ class SecureSumMod:
             reply: dict[str, Any] = {**client.deal_shares(request)}
         elif exchange == Exchange.UNMASK:
             reply = {**client.unmask(request)}
-        else:
+        else:  # also for what is no exchange at all, which it refuses
             reply = {**client.offer_keys(request)}
-        _keep(context, client)
+        self._leave(context, client, request)
         return Message(RecordDict({RECORD: ConfigRecord(reply)}), reply_to=message)
 
     def _masked(
@@ -100,12 +128,15 @@ class SecureSumMod:
         request: dict[str, Any],
     ) -> Message:
         client.accept_shares(request)
-        _keep(context, client)
         del message.content[RECORD]
-        preparation = _share_noise(message.content, client)
+        preparation = self._share_noise(message.content, client)
         if preparation.grid is None:
             raise RefusalError(f"the train message has no '{PREPARATION}' with a grid")
-        reply = call_next(message, context)
+        context.state.pop(RECORD, None)
+        try:
+            reply = call_next(message, context)
+        finally:
+            _keep(context, client)
         if reply.has_error():
             return reply
         arrays, hosted = _contribution(reply.content)
@@ -119,7 +150,7 @@ class SecureSumMod:
         except ValueError as error:
             raise RefusalError(f"the contribution cannot be summed: {error}") from None
         fields, masked = client.mask(vector)
-        _keep(context, client)
+        self._leave(context, client, request)
         content = RecordDict(
             {
                 RECORD: ConfigRecord({**fields, "hosted": hosted}),
@@ -128,24 +159,35 @@ class SecureSumMod:
         )
         return Message(content, reply_to=message)
 
+    def _share_noise(self, content: RecordDict, client: SecureClient) -> Preparation:
+        """Turn the noise that the sum must have into this client's share of it.
+
+        The client reckons with the fewest clients that it would help to unmask, and so need not
+        believe the server in how many there are.
+        """
+        config = next((c for c in content.config_records.values() if PREPARATION in c), None)
+        asked = Preparation.from_config(config or {})
+        if asked.noise_multiplier < self._min_noise_multiplier:
+            raise RefusalError(
+                f"a noise multiplier of {asked.noise_multiplier:.6g} is below this client's "
+                f"min_noise_multiplier={self._min_noise_multiplier}"
+            )
+        shared = asked.shared(client.least_survivors, self._colluding)
+        if config is not None:
+            config.update(shared.to_config())
+        return shared
+
+    def _leave(self, context: Context, client: SecureClient, request: dict[str, Any]) -> None:
+        """Keep the state that belongs to an answer, and record the answer before it leaves."""
+        if (directory := state_directory(context)) is not None:
+            exchange = Exchange(request["exchange"])
+            current = RoundId.of(request, exchange)
+            Answered(directory.folder(current.run)).record(current, exchange)
+        _keep(context, client)
+
 
 def _keep(context: Context, client: SecureClient) -> None:
     context.state[RECORD] = ConfigRecord({"state": client.state()})
-
-
-def _share_noise(content: RecordDict, client: SecureClient) -> Preparation:
-    """Turn the noise that the sum must have into this client's share of it.
-
-    The client reckons with the fewest clients that it would help to unmask, and so need not
-    believe the server in how many there are.
-    """
-    for config in content.config_records.values():
-        if PREPARATION in config:
-            preparation = Preparation.from_config(config)
-            shared = preparation.shared(client.least_survivors)
-            config.update(shared.to_config())
-            return shared
-    return Preparation()
 
 
 def _contribution(content: RecordDict) -> tuple[list[Any], list[int]]:

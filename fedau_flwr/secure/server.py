@@ -18,8 +18,8 @@ from numpy.typing import DTypeLike
 from ..fixed_point import Ring
 from .client import SEALED_BYTES, pairwise_key
 from .errors import RefusalError, VoidRoundError
-from .graph import Topology
-from .keys import Purpose, derive
+from .graph import Topology, parts
+from .keys import Purpose, check_public, derive
 from .masks import apply_masks
 from .message import KEY_BYTES, Exchange, Message, RoundId, read_blobs, read_bytes, read_ids
 from .recovery import Dealing, Recovery
@@ -90,6 +90,9 @@ class SecureRound:
                 keys = [read_bytes(reply, key, KEY_BYTES) for key in ("share-key", "mask-key")]
                 if taken & set(keys) or keys[0] == keys[1]:
                     raise RefusalError("a public key appears twice")
+                # Its neighbours would all refuse a bad one, and so cost others the round.
+                for key in keys:
+                    check_public(key)
             except RefusalError as reason:
                 refused[client] = str(reason)
                 continue
@@ -173,6 +176,7 @@ class SecureRound:
         self._counted = set(self._masked_with)
         self._need(len(self._counted), "sent masked vectors")
         self._check_recoverable()
+        self._check_undivided()
         return refused
 
     def unmask_requests(self) -> dict[int, Message]:
@@ -230,6 +234,16 @@ class SecureRound:
                     f"{holders} holders of shares of client {client} are left, and "
                     f"{self._threshold(client)} are needed"
                 )
+
+    def _check_undivided(self) -> None:
+        """Void a round whose masks would come off each of several smaller sums."""
+        found = parts({c: peers & self._counted for c, peers in self._masked_with.items()})
+        if len(found) > 1:
+            self._due = None
+            raise VoidRoundError(
+                f"the clients left share masks only within {len(found)} parts of them, the "
+                f"smallest of {min(map(len, found))}, and one part is needed"
+            )
 
     def _threshold(self, client: int) -> int:
         return self._topology.shares_needed(len(self._hoods[client]))

@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from math import sqrt
 from typing import Any, TypeVar
 
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 
 from ..contribution import is_averaged, wire_dtype
 from ..delivery import send_and_receive
-from ..fixed_point import FixedPoint
-from ..preparation import Preparation
+from ..fixed_point import MIN_NOISE_STEPS, FixedPoint
+from ..preparation import NOISE_TAIL, Preparation
+from ..privacy.gaussian import GaussianPrivacy
 from ..protocol import COUNTED, HOSTED, Request
 from ..summation import Round, Sum, Summation
 from .errors import VoidRoundError
@@ -79,6 +81,26 @@ class SecureSum(Summation):
         self._payload: Payload | None = None
         self._refused: dict[int, str] = {}
 
+    def check_privacy(self, privacy: GaussianPrivacy) -> None:
+        """Refuse noise that is too fine or too wide for the grid even in the best case.
+
+        A client's share of the noise is smaller than the noise on the sum, but for a sum over
+        `max_cohort` clients not below ``std / sqrt(max_cohort)``. Clients check their own share.
+        """
+        grid = self.fixed_point
+        for name, std in (("noise", privacy.sum_std), ("bit_noise", privacy.bit_std)):
+            if std is not None and std < MIN_NOISE_STEPS * grid.step:
+                raise ValueError(
+                    f"{name} of {std:.6g} on the sum must be at least four steps of the grid "
+                    f"({MIN_NOISE_STEPS * grid.step}); use more bits."
+                )
+        needed = privacy.norm + NOISE_TAIL * privacy.sum_std / sqrt(grid.max_cohort)
+        if needed > grid.value_range:
+            raise ValueError(
+                f"value_range={grid.value_range} must be at least {needed:.6g}, the norm and "
+                f"{NOISE_TAIL:g} standard deviations of the least share of its noise."
+            )
+
     def open(self, this: Round, messages: list[Message]) -> list[Message]:
         """Exchange keys and shares; returns the train messages of those who dealt shares."""
         self._secure, self._refused, self.clipped = None, {}, None
@@ -117,7 +139,7 @@ class SecureSum(Summation):
         if secure is None or payload is None:
             return result
         masked = self._read(replies, result, _vector)
-        hosted = {node: fields.pop("hosted", []) for node, (fields, _) in masked.items()}
+        hosted = {node: fields.pop("hosted") for node, (fields, _) in masked.items()}
         replies.clear()
         try:
             result.rejected |= secure.collect_masked(masked)
@@ -155,8 +177,21 @@ class SecureSum(Summation):
     def _train_messages(
         self, messages: list[Message], requests: Mapping[int, Fields]
     ) -> list[Message]:
-        """Add the shares to the train messages of those who are still there."""
-        chosen = [m for m in messages if m.metadata.dst_node_id in requests]
+        """Add the shares to the train messages of those who are still there.
+
+        They are made anew: a message's time to live runs from its making, and the exchanges
+        before this one have used it up.
+        """
+        chosen = [
+            Message(
+                message.content,
+                dst_node_id=message.metadata.dst_node_id,
+                message_type=message.metadata.message_type,
+                ttl=message.metadata.ttl,
+            )
+            for message in messages
+            if message.metadata.dst_node_id in requests
+        ]
         for message in chosen:
             fields: dict[str, Any] = {**requests[message.metadata.dst_node_id]}
             asked = Preparation.from_config(_config(message))
@@ -178,7 +213,8 @@ class SecureSum(Summation):
         replies = send_and_receive(this.grid, messages, self.exchange_timeout)
         result = Sum()
         answers = self._read(replies, result, _fields)
-        self._refused |= result.rejected
+        # The SuperLink itself replies for a node that is gone, under an id of its own.
+        self._refused |= {n: reason for n, reason in result.rejected.items() if n in requests}
         return {node: fields for node, fields in answers.items() if node in requests}
 
     def _read(
@@ -192,7 +228,7 @@ class SecureSum(Summation):
                 continue
             try:
                 answers[node] = read(reply)
-            except (KeyError, ValueError, TypeError):
+            except Exception:  # whatever a client put into its bytes is the client's fault
                 result.rejected[node] = (
                     "not an answer of a secure sum; its client needs SecureSumMod"
                 )
@@ -205,7 +241,11 @@ def _fields(reply: Message) -> Fields:
 
 
 def _vector(reply: Message) -> tuple[dict[str, Any], Any]:
-    return {**_fields(reply)}, reply.content.array_records[VECTOR]["masked"].numpy()
+    fields: dict[str, Any] = {**_fields(reply)}
+    hosted = fields.get("hosted")
+    if not isinstance(hosted, list) or len(set(hosted)) != len(hosted):
+        raise ValueError("'hosted' is no list of clients")
+    return fields, reply.content.array_records[VECTOR]["masked"].numpy()
 
 
 def _config(message: Message) -> ConfigRecord:

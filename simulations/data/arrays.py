@@ -8,7 +8,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -84,22 +84,36 @@ def _load(path: Path) -> np.ndarray:
         raise DataError(f"{path} cannot be read as an array file: {error}.") from error
 
 
+def part_files(folder: Path, part: str) -> tuple[Path, Path]:
+    """Return where images and labels of a part are."""
+    return folder / f"{part}-images.npy", folder / f"{part}-labels.npy"
+
+
+def open_part(spec: DatasetSpec, folder: Path, part: str) -> Part:
+    """Map the array files of one part and check them."""
+    images, labels = map(_load, part_files(folder, part))
+    check_part(spec, part, images, labels, str(folder))
+    # The labels are read at every evaluation and are small: they leave the file.
+    return Part(images, np.array(labels))
+
+
+def open_own(spec: DatasetSpec, folder: Path, part: str) -> Part:
+    """Map a part of somebody's own data: samples of the set's classes, as many as there are."""
+    labels = _load(part_files(folder, part)[1])
+    sized = replace(spec, **{f"{part}_count": len(np.atleast_1d(labels))})
+    return open_part(sized, folder, part)
+
+
 def open_folder(spec: DatasetSpec, folder: Path) -> Arrays:
     """Map the array files in ``folder`` and check them."""
-    parts = {}
     for part in PARTS:
-        paths = [folder / f"{part}-{kind}.npy" for kind in ("images", "labels")]
-        for path in paths:
+        for path in part_files(folder, part):
             if not path.is_file():
                 raise DataError(
                     f"{path} is missing: run `fedau data prepare {spec.name} "
                     f"--data-dir {folder.parent}` first."
                 )
-        images, labels = map(_load, paths)
-        check_part(spec, part, images, labels, str(folder))
-        # The labels are read at every evaluation and are small: they leave the file.
-        parts[part] = Part(images, np.array(labels))
-    return Arrays(**parts)
+    return Arrays(**{part: open_part(spec, folder, part) for part in PARTS})
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from simulations.deployment.node import Node, config_argument, free_port
+from simulations.deployment.node import REFUSED, Node, config_argument, free_port
 from simulations.deployment.process import Process, flower_environment, stop_together
 from simulations.deployment.run import Run
 
@@ -118,13 +118,22 @@ class Federation:
         self._write_connection()
 
     def start_nodes(self, *, timeout: float = 120.0) -> None:
-        """Start every node that does not run, and wait until all are connected."""
+        """Start every node that does not run, and wait until all are connected.
+
+        After a crash the SuperLink may take a node for online still, and needs to be asked again.
+        """
         for node in self.nodes:
             if not node.alive:
                 node.start()
         deadline = time.monotonic() + timeout
         for node in self.nodes:
-            node.wait_connected(timeout=max(1.0, deadline - time.monotonic()))
+            try:
+                node.wait_connected(timeout=max(1.0, deadline - time.monotonic()))
+            except RuntimeError:
+                if REFUSED not in node.output():
+                    raise
+                node.stop()
+                node.rejoin(timeout=max(1.0, deadline - time.monotonic()))
 
     def run(
         self, app: Path, *, config: Mapping[str, str | int | float | bool] | None = None

@@ -60,6 +60,9 @@ def deploy_local(
         try:
             with federation:
                 return _run(federation, app, run_config or {}, keep, show)
+        except RuntimeError as error:
+            print(f"The federation failed: {error}", file=show)
+            return 1
         except KeyboardInterrupt:
             print("Interrupted: everything was stopped.", file=show)
             return 130

@@ -80,13 +80,14 @@ class Containers:
             environment=self.processes[name].environment,
         )
         check.start()
-        return check.wait(timeout=30.0)
+        return check.wait(timeout=120.0)
 
 
 @pytest.fixture(scope="module")
 def containers(
-    tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]
+    tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str], stories: object
 ) -> Iterator[Containers]:
+    del stories  # which are told meanwhile
     containers = Containers(tmp_path_factory.mktemp("containers"), environment)
     try:
         containers.processes["superlink"].start()
@@ -94,7 +95,7 @@ def containers(
         containers.federation.register_keys()
         for name in ("serverapp", "supernode", "clientapp"):
             containers.processes[name].start()
-        containers.processes["supernode"].wait_for("SuperNode ID: ", timeout=60.0)
+        containers.processes["supernode"].wait_for("SuperNode ID: ", timeout=300.0)
         yield containers
     finally:
         stop_together(list(containers.processes.values()))
@@ -111,7 +112,7 @@ def test_a_run_goes_through(containers: Containers) -> None:
             "directory": str(containers.directory),
         },
     )
-    assert run.wait_finished(timeout=90.0) == "finished:completed"
+    assert run.wait_finished(timeout=300.0) == "finished:completed"
     expected = problem.train(problem.initial_model(), 0, step_size=0.1, steps=3)
     np.testing.assert_array_equal(np.load(containers.directory / "model.npy"), expected)
 
@@ -138,7 +139,7 @@ def test_superexec_without_the_secret_gets_no_work(containers: Containers) -> No
     )
     intruder.start()
     try:
-        intruder.wait(timeout=30.0)  # turned away, it ends by itself
+        intruder.wait(timeout=120.0)  # turned away, it ends by itself
     finally:
         intruder.stop()
     refused = '"POST /v1/runtime/acquire-task HTTP/1.1" 401'

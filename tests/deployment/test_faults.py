@@ -1,8 +1,9 @@
 """One training with TLS and authentication, and what can happen to it.
 
-Five nodes train. Three strangers try to get in. Two nodes are killed in the middle of a round,
-and the state of one of them is cut in half. Two rounds after a checkpoint, ServerApp and
-SuperLink are killed too. The training is resumed, the two nodes come back.
+Five nodes train. Three strangers try to get in. A node is killed in the middle of a round. Two
+rounds after a checkpoint, ServerApp and SuperLink are killed too; meanwhile the state of one node
+is cut in half, and that of another replaced by one of a later version. The training is resumed,
+the killed node comes back.
 """
 
 import json
@@ -11,8 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,16 +25,17 @@ from simulations.deployment import Federation, Node, Run
 from simulations.deployment.federation import CERTIFICATES, CONNECTION
 from simulations.deployment.node import SECONDS_UNTIL_OFFLINE
 from simulations.deployment.run import flower_command
-from tests.deployment.conftest import APP
+from tests.deployment.conftest import APP, patience
 from tests.deployment.history import CUTOFF, History, last_version, weight
 
+SECONDS = 120
 NODES = 5
-KILLED, CUT_IN_HALF = 3, 4
+OTHER_VERSION, KILLED, CUT_IN_HALF = 2, 3, 4
 KILLED_IN = 3
 CHECKPOINT_EVERY = 3
 SERVER_DIES_AFTER = 5
-# Shorter than the time until a dead node counts as offline, longer than a busy machine needs.
-DEADLINE = 15.0
+# Shorter than the time until a dead node counts as offline.
+DEADLINE = patience(12.0, at_most=45.0)
 
 
 @dataclass
@@ -49,7 +50,7 @@ class Story:
     ids_after: list[int | None]
     strangers: dict[str, Node]
     online: int
-    half_a_state: bytes
+    spoiled: dict[int, bytes]
 
 
 def stranger(federation: Federation, name: str, *, ca: Path | None, key: Path | None) -> Node:
@@ -70,14 +71,14 @@ def record(directory: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def wait_for_rounds(directory: Path, count: int, *, timeout: float = 120.0) -> None:
+def wait_for_rounds(directory: Path, count: int, *, timeout: float = 300.0) -> None:
     deadline = time.monotonic() + timeout
     while len(record(directory)) < count:
         assert time.monotonic() < deadline, f"no {count} rounds within {timeout:g} s"
         time.sleep(0.1)
 
 
-def wait_until_counted(directory: Path, node: Node, *, timeout: float = 150.0) -> None:
+def wait_until_counted(directory: Path, node: Node, *, timeout: float = 300.0) -> None:
     """Wait until a node has been counted in two rounds since it was killed."""
     deadline = time.monotonic() + timeout
     while sum(node.node_id in entry["counted"] for entry in record(directory)) < KILLED_IN + 1:
@@ -87,11 +88,32 @@ def wait_until_counted(directory: Path, node: Node, *, timeout: float = 150.0) -
 
 def kill_in_training(node: Node) -> None:
     """Kill a SuperNode while its ClientApp trains for round ``KILLED_IN``."""
-    deadline = time.monotonic() + 120.0
+    deadline = time.monotonic() + 300.0
     while node.output().count("Start `flwr-clientapp` process") < KILLED_IN:
         assert time.monotonic() < deadline, f"{node.name} was not asked {KILLED_IN} times"
         time.sleep(0.05)
     node.kill()
+
+
+def spoil_state(node: Node, spoil: Callable[[bytes], bytes]) -> bytes:
+    """Change the state that a node has stored, once its ClientApp is done, and return it."""
+    deadline = time.monotonic() + 300.0
+    # Nobody asks after those that have ended: they are still listed, but without arguments.
+    while any("flwr-clientapp --" in args for args in node.descendants().values()):
+        assert time.monotonic() < deadline, f"{node.name} still trains"
+        time.sleep(0.1)
+    (state_file,) = (node.directory / "state").glob("*/*/state.json")
+    spoiled = spoil(state_file.read_bytes())
+    state_file.write_bytes(spoiled)
+    return spoiled
+
+
+def in_half(state: bytes) -> bytes:
+    return state[: len(state) // 2]
+
+
+def of_a_later_version(state: bytes) -> bytes:
+    return json.dumps({**json.loads(state), "version": 99}).encode()
 
 
 def kill_server(federation: Federation) -> None:
@@ -102,9 +124,7 @@ def kill_server(federation: Federation) -> None:
     federation.superlink.kill()
 
 
-@pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) -> Iterator[Story]:
-    directory = tmp_path_factory.mktemp("faults")
+def tell(directory: Path, environment: dict[str, str]) -> Story:
     elsewhere = directory / "elsewhere"
     subprocess.run(
         [sys.executable, CERTIFICATES, "--directory", elsewhere, "--node", "unknown"], check=True
@@ -113,8 +133,7 @@ def story(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str])
         "cutoff": CUTOFF,
         "training-seconds": 1.0,
         "hasty-deadline": DEADLINE,
-        "hasty-from": KILLED_IN,
-        "hasty-until": SERVER_DIES_AFTER,
+        "hasty-rounds": " ".join(map(str, range(KILLED_IN, SERVER_DIES_AFTER + 2))),
         "checkpoint-every": CHECKPOINT_EVERY,
         "directory": str(directory),
     }
@@ -144,29 +163,26 @@ def story(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str])
         finally:
             for node in strangers.values():
                 node.stop()
-        lost = [federation.nodes[client] for client in (KILLED, CUT_IN_HALF)]
-        with ThreadPoolExecutor() as pool:
-            list(pool.map(kill_in_training, lost))
+        killed = federation.nodes[KILLED]
+        kill_in_training(killed)
         killed_at = time.monotonic()
 
         wait_for_rounds(directory, SERVER_DIES_AFTER)
-        (state_file,) = (directory / f"node-{CUT_IN_HALF}" / "state").glob("*/*/state.json")
-        whole = state_file.read_bytes()
-        half_a_state = whole[: len(whole) // 2]
-        state_file.write_bytes(half_a_state)
         kill_server(federation)
         first.stop()
+        spoiled = {
+            client: spoil_state(federation.nodes[client], spoil)
+            for client, spoil in ((CUT_IN_HALF, in_half), (OTHER_VERSION, of_a_later_version))
+        }
 
         federation.start_superlink()
         second = federation.run(APP, config={**config, "resume": True})
         time.sleep(max(0.0, killed_at + SECONDS_UNTIL_OFFLINE - 5.0 - time.monotonic()))
-        with ThreadPoolExecutor() as pool:
-            list(pool.map(Node.rejoin, lost))
-        for node in lost:
-            wait_until_counted(directory, node)
+        killed.rejoin()
+        wait_until_counted(directory, killed)
         (directory / "stop").touch()
         status = second.wait_finished(timeout=60.0)
-        yield Story(
+        return Story(
             federation=federation,
             history=History.read(directory, clients),
             first=first,
@@ -177,16 +193,16 @@ def story(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str])
             ids_after=[node.node_id for node in federation.nodes],
             strangers=strangers,
             online=sum(node["status"] == "online" for node in listing["nodes"]),
-            half_a_state=half_a_state,
+            spoiled=spoiled,
         )
 
 
 def remembered(story: Story, client: int, before: int) -> list[bool]:
     """Return what a client takes its participation to have been, before a round."""
     past = story.history.participation(client, before)
-    if client == CUT_IN_HALF:
+    if client in story.spoiled:
         # All that it knows of the time before is the last round in which it was counted.
-        last = max(number for number in range(1, KILLED_IN) if past[number - 1])
+        last = max(number for number in range(1, CHECKPOINT_EVERY + 1) if past[number - 1])
         past[: last - 1] = [False] * (last - 1)
     return past
 
@@ -210,18 +226,16 @@ def test_stranger_is_refused(story: Story, name: str, reason: str) -> None:
 
 
 def test_round_of_a_killed_node_ends_at_the_deadline_without_it(story: Story) -> None:
-    assert not {KILLED, CUT_IN_HALF} & set(story.history.counted[KILLED_IN - 1])
+    assert KILLED not in story.history.counted[KILLED_IN - 1]
     (line,) = [text for text in story.first.output().splitlines() if "Round 3:" in text]
-    assert int(line.split(" without reply")[0].rsplit(None, 1)[1]) >= 2
+    assert int(line.split(" without reply")[0].rsplit(None, 1)[1]) >= 1
     seconds = float(line.rsplit(",", 1)[1].split()[0])
-    # Flower looks for replies every 3 s.
-    assert DEADLINE <= seconds < DEADLINE + 6.0
+    assert DEADLINE <= seconds < 1.25 * DEADLINE
 
 
-def test_killed_nodes_come_back_under_their_names(story: Story) -> None:
+def test_killed_node_comes_back_under_its_name(story: Story) -> None:
     assert story.ids_after == story.ids_before
-    for client in (KILLED, CUT_IN_HALF):
-        assert any(client in counted for counted in story.history.counted[KILLED_IN:])
+    assert any(KILLED in counted for counted in story.history.counted[KILLED_IN:])
 
 
 def test_every_weight_is_that_of_the_counted_rounds(story: Story) -> None:
@@ -233,7 +247,7 @@ def test_every_weight_is_that_of_the_counted_rounds(story: Story) -> None:
 def test_model_is_that_of_the_numpy_loop(story: Story) -> None:
     """Over the rounds that are in it: nothing is trained into the model twice."""
     assert story.status == "finished:completed"
-    forgot = {CUT_IN_HALF: remembered(story, CUT_IN_HALF, KILLED_IN)}
+    forgot = {client: remembered(story, client, CHECKPOINT_EVERY + 1) for client in story.spoiled}
     np.testing.assert_allclose(story.model, story.history.model(NODES, forgot=forgot), rtol=1e-5)
 
 
@@ -245,8 +259,13 @@ def test_resume_repeats_what_came_after_the_checkpoint(story: Story) -> None:
     assert rounds[2][0] == CHECKPOINT_EVERY + 1
 
 
-def test_unreadable_state_is_set_aside(story: Story) -> None:
-    node = story.federation.nodes[CUT_IN_HALF]
+@pytest.mark.parametrize(
+    ("client", "reason"), [(CUT_IN_HALF, "must be JSON"), (OTHER_VERSION, "version is 99, but")]
+)
+def test_unreadable_state_is_set_aside(story: Story, client: int, reason: str) -> None:
+    node = story.federation.nodes[client]
     (aside,) = (node.directory / "state").glob("*/*/unreadable-1/state.json")
-    assert aside.read_bytes() == story.half_a_state
-    assert node.output().count("the client starts afresh") == 1
+    assert aside.read_bytes() == story.spoiled[client]
+    warnings = [line for line in node.output().splitlines() if "the client starts afresh" in line]
+    assert len(warnings) == 1
+    assert reason in warnings[0]

@@ -1,48 +1,105 @@
-"""`fedau deploy local`: one command up, one Ctrl-C down."""
+"""`fedau deploy local` with the root app: up, Ctrl-C and all is down, `fedau resume` goes on."""
 
+import json
+import os
 import signal
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
 
 from simulations.deployment import Process
 from simulations.deployment.process import flower_environment, still_running
-from tests.deployment.conftest import APP
+from tests.deployment.history import last_version
 
-PROGRAM = """
-import sys
-from pathlib import Path
-from simulations.deployment import deploy_local
-
-app, directory = map(Path, sys.argv[1:])
-config = {"num-server-rounds": 1, "num-clients": 2, "wait-for": 2, "directory": str(directory)}
-sys.exit(deploy_local(app, nodes=2, run_config=config, directory=directory, keep=True))
-"""
+SECONDS = 90
+PROGRAM = "from fedau_flwr.cli import main; main()"
+SETTINGS = (
+    "num-server-rounds=2 train-samples=100 test-samples=50 checkpoint-every=1 evaluate-every=1"
+)
 
 
-def test_runs_the_app_and_leaves_nothing_behind(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
-    command = Process(
-        "fedau deploy local",
-        [sys.executable, "-c", PROGRAM, str(APP), str(tmp_path / "federation")],
-        log=tmp_path / "output.log",
-        environment=flower_environment(tmp_path / "home", environment),
+@dataclass
+class Story:
+    directory: Path
+    first: Process
+    first_status: int
+    programs: list[str]
+    left_behind: list[int]
+    second: Process
+    second_status: int
+
+
+def fedau(arguments: list[str], log: Path, environment: dict[str, str]) -> Process:
+    # A thread per ClientApp: on a small machine torch's own would fight for the cores.
+    surroundings = flower_environment(log.parent / "home", environment | {"OMP_NUM_THREADS": "1"})
+    command = [sys.executable, "-c", PROGRAM, *arguments]
+    return Process(f"fedau {arguments[0]}", command, log=log, environment=surroundings)
+
+
+def tell(directory: Path, environment: dict[str, str]) -> Story:
+    place = directory / "federation"
+    options = ["--nodes", "2", "--directory", str(place), "--keep", "--run-config", SETTINGS]
+    first = fedau(["deploy", "local", *options], directory / "deploy.log", environment)
+    second = fedau(
+        ["resume", str(place / "run"), "--rounds", "3"], directory / "2.log", environment
     )
-    command.start()
     try:
-        command.wait_for("stays up until Ctrl-C", timeout=120.0)
-        assert "2 nodes are connected." in command.output()
-        assert "Round 1: 2 counted, 0 rejected, 0 without reply" in command.output()
-        assert "finished:completed" in command.output()
-        assert np.load(tmp_path / "federation" / "model.npy").shape == (4,)
-        started = command.descendants()
-        programs = [args for args in started.values() if "flower-super" in args]
-        assert len(programs) == 6  # a SuperLink and two SuperNodes, each with its SuperExec
-        command.send(signal.SIGINT)
-        assert command.wait(timeout=30.0) == 130
+        first.start()
+        first.wait_for("stays up until Ctrl-C", timeout=300.0)
+        started = first.descendants()
+        first.send(signal.SIGINT)
+        first_status = first.wait(timeout=60.0)
+        left_behind = still_running(started)
+        second.start()
+        second_status = second.wait(timeout=300.0)
     finally:
-        command.stop()
-    assert "everything was stopped" in command.output()
-    assert not still_running(started)
+        first.stop()
+        second.stop()
+    return Story(
+        directory=place,
+        first=first,
+        first_status=first_status,
+        programs=[args for args in started.values() if "flower-super" in args],
+        left_behind=left_behind,
+        second=second,
+        second_status=second_status,
+    )
+
+
+def test_one_command_runs_the_app_on_a_federation(story: Story) -> None:
+    assert "2 nodes are connected." in story.first.output()
+    assert "finished:completed" in story.first.output()
+    # A SuperLink and two SuperNodes, each with its SuperExec.
+    assert len(story.programs) == 6
+
+
+def test_log_shows_every_round(story: Story) -> None:
+    for number in (1, 2):
+        expected = f"Round {number}: 2 counted, 0 rejected, 0 without reply, "
+        assert story.first.output().count(expected) == 1
+
+
+def test_ctrl_c_stops_everything(story: Story) -> None:
+    assert story.first_status == 130
+    assert "everything was stopped" in story.first.output()
+    assert story.left_behind == []
+
+
+def test_resume_goes_on_where_it_stopped(story: Story) -> None:
+    assert story.second_status == 0
+    assert "Going on after round 2" in story.second.output()
+    assert "Round 3: 2 counted, 0 rejected, 0 without reply, " in story.second.output()
+    outcome = json.loads((story.directory / "run" / "outcome.json").read_text())
+    assert (outcome["status"], outcome["round"]) == ("finished", 3)
+    for node in range(2):
+        version = last_version(story.directory / f"node-{node}" / "state")
+        assert (version.round, version.state.weight) == (3, 1.0)
+
+
+def test_metrics_are_there_for_a_dashboard(story: Story) -> None:
+    path = story.directory / "run" / "metrics.prom"
+    lines = path.read_text().splitlines()
+    label = f'{{run="{path.parent}"}}'
+    for name, value in {"fedau_round": 3, "fedau_attempt": 2, "fedau_participants": 2}.items():
+        assert f"{name}{label} {value}" in lines
+    assert os.access(path, os.R_OK)

@@ -30,7 +30,7 @@ def test_directories_without_state(tmp_path, name, sentence):
 
 
 def test_without_a_clone_the_suite_is_named_in_one_sentence(tmp_path):
-    """As from a wheel: the package somewhere on the path, no clone around it."""
+    """As from a wheel: the package somewhere on the path, no clone but another project around."""
     import shutil
     from pathlib import Path
 
@@ -41,6 +41,9 @@ def test_without_a_clone_the_suite_is_named_in_one_sentence(tmp_path):
         tmp_path / "site" / "fedau_flwr",
         ignore=shutil.ignore_patterns("__pycache__"),
     )
+    (tmp_path / "simulations").mkdir()
+    (tmp_path / "simulations" / "cli.py").write_text("raise SystemExit('not ours')")
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "other"\n')
     script = (
         f"import sys; sys.path.insert(0, {str(tmp_path / 'site')!r})\n"
         "from fedau_flwr.cli import main; main()"

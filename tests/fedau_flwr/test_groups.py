@@ -63,3 +63,9 @@ def test_checkpoint_goes_on_exactly():
 def test_bad_sizes(size):
     with pytest.raises(ValueError, match=r"size is .* must be an integer >= 1"):
         Groups({"a": size})
+
+
+@pytest.mark.parametrize("cutoff", [0, 2.5, "long"])
+def test_bad_cutoffs(cutoff):
+    with pytest.raises(ValueError, match=r"group_cutoff is .* must be an integer >= 1 or None"):
+        Groups({"a": 3}, cutoff)

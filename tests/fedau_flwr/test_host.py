@@ -106,3 +106,19 @@ def test_a_host_without_any_contribution_refuses():
 def test_a_host_message_needs_its_lists():
     with pytest.raises(Refusal, match="fedau-clients is None, but must be a list"):
         Host(lambda n: None).contribute(ConfigRecord(), {}, lambda n: {})
+
+
+@pytest.mark.parametrize("label", [7, "clients", [1, 1]])
+def test_a_host_that_lists_its_clients_wrongly_is_rejected(label):
+    app = ClientApp()
+
+    @app.train()
+    def run(message, context):
+        content = RecordDict({"arrays": message.content["arrays"]})
+        content["fedau"] = ConfigRecord({"fedau-clients": label})
+        return Message(content, reply_to=message)
+
+    grid = Federation(app, 1)
+    strategy = FedAU(2, hosts=lambda node: [0, 1])
+    grid.play(strategy, 1, record(x=np.ones(2)))
+    assert strategy.ledger.counted == {0: 0, 1: 0}

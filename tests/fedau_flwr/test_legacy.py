@@ -114,12 +114,15 @@ def test_bad_replies_are_rejected(proxies, caplog):
     manager = SimpleClientManager()
     for proxy in proxies:
         manager.register(proxy)
-    strategy.min_fit_clients = 3
-    (good, nan, shape) = strategy.configure_fit(1, ndarrays_to_parameters([np.zeros(2)]), manager)
+    manager.register(Proxy("4", None))
+    strategy.min_fit_clients = 4
+    (good, nan, shape, plain) = strategy.configure_fit(
+        1, ndarrays_to_parameters([np.zeros(2)]), manager
+    )
     ok = Status(Code.OK, "")
 
-    def reply(array):
-        return FitRes(ok, ndarrays_to_parameters([array]), 1, {})
+    def reply(array, num_examples=1):
+        return FitRes(ok, ndarrays_to_parameters([array]), num_examples, {})
 
     new, _ = strategy.aggregate_fit(
         1,
@@ -127,12 +130,14 @@ def test_bad_replies_are_rejected(proxies, caplog):
             (good[0], reply(np.full(2, 3.0))),
             (nan[0], reply(np.full(2, np.nan))),
             (shape[0], reply(np.zeros(3))),
+            (plain[0], reply(np.full(2, 9.0), num_examples=600)),
         ],
         [],
     )
     np.testing.assert_array_equal(parameters_to_ndarrays(new)[0], np.ones(2))
     assert f"client {nan[0].cid}: array 0 with values that are not finite" in caplog.text
     assert f"client {shape[0].cid}: arrays whose shapes differ" in caplog.text
+    assert f"client {plain[0].cid}: an unweighted model with num_examples=600" in caplog.text
     assert strategy.ledger.counted[int(nan[0].cid)] == 0
 
 

@@ -143,7 +143,7 @@ def huge(client, arrays, server_round):
     ("train", "reason"),
     [
         (broken, "The update of array 'x' is not finite, so it is not sent."),
-        (huge, "The weighted update of array 'x' is not finite, so it is not sent."),
+        (huge, "The update of array 'x' is not finite, so it is not sent."),
         (reshaped, "Array 'x' has shape (9,), but must keep the model's (2,)."),
         (renamed, "The reply's arrays differ from the model's in ['x', 'y'], but must"),
     ],
@@ -238,6 +238,53 @@ def test_stale_delivery_gets_an_error_reply():
     app, where = training_app(plus_one), context()
     app(message(x=np.zeros(1)), where)
     assert "Stale delivery" in app(message(x=np.zeros(1)), where).error.reason
+
+
+def test_two_in_a_row_are_refused():
+    app, where = training_app(plus_one, [FedAUMod(), FedAUMod()]), context()
+    reply = app(message(x=np.zeros(1)), where)
+    assert "applied twice to this client" in reply.error.reason
+    assert not where.state
+    assert not training_app(plus_one)(message(x=np.zeros(1)), where).has_error()
+
+
+@pytest.mark.parametrize("importance", [np.nan, -1.0, "large", lambda where: None])
+def test_importance_must_be_a_number(importance):
+    reply = training_app(plus_one, [FedAUMod(importance=importance)])(
+        message(x=np.zeros(1)), context()
+    )
+    assert reply.error.reason.startswith("importance is ")
+    assert reply.error.reason.endswith(", but must be a finite number >= 0.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "reason"),
+    [
+        (
+            (50,),
+            {},
+            r"weighting is 50, but must be a weighting such as FedAUWeighting\(cutoff=50\).",
+        ),
+        ((FedAUWeighting,), {}, "weighting is <class"),
+        ((), {"report": ("num-examples",)}, "must not name the example count"),
+    ],
+)
+def test_wrong_arguments(arguments, options, reason):
+    with pytest.raises(ValueError, match=reason):
+        FedAUMod(*arguments, **options)
+
+
+def test_two_clients_that_share_a_state_directory_are_told(tmp_path):
+    app = training_app(plus_one)
+    node_config = {"fedau-state-dir": str(tmp_path)}
+    for name in (1, 2):
+        request = Request(3, "t1", client=name)
+        reply = app(message(request.to_config(), x=np.zeros(1)), context(node_config))
+    assert reply.error.reason == (
+        "Stale delivery: round 3 was asked for, but this client has already answered round 3 of "
+        "attempt 1, under the name 1 instead of 2: if these are two clients, give each its own "
+        "fedau-state-dir or its own partition-id."
+    )
 
 
 def test_report_must_be_a_tuple():

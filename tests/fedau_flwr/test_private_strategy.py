@@ -20,9 +20,9 @@ CLIENTS = 6
 SIZE = 20_000
 
 
-def federation(length=0.0, *, secure=False) -> InProcessGrid:
+def federation(length=0.0, *, secure=False, **options) -> InProcessGrid:
     """Return clients whose updates have the L2 norm `length` times their number, from 1 on."""
-    app = ClientApp(mods=[SecureSumMod(), FedAUMod()] if secure else [FedAUMod()])
+    app = ClientApp(mods=[SecureSumMod(**options), FedAUMod()] if secure else [FedAUMod()])
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
@@ -148,12 +148,94 @@ def test_a_checkpoint_holds_the_norm_and_what_was_spent():
     assert resumed.privacy.budget.spent == strategy.privacy.budget.spent > 0
 
 
+def reasons(grid):
+    return {reply.error.reason for reply in grid.replies}
+
+
 def test_noise_below_the_grid_is_refused_by_the_clients():
+    # Just above four steps on the sum; a share of it is half of that.
     coarse = SecureSum(fixed_point=FixedPoint(value_range=8.0, bits=8))
-    strategy = FedAU(CLIENTS, privacy=GaussianPrivacy(8.0, 0.01), summation=coarse)
+    strategy = FedAU(CLIENTS, privacy=GaussianPrivacy(1.0, 0.26), summation=coarse)
     grid = federation(secure=True)
     assert not one_round(strategy, grid, size=2).any()
-    assert all("at least four steps" in reply.error.reason for reply in grid.replies)
+    assert reasons(grid) == {
+        "The contribution cannot be rounded: noise of 0.13 must be at least four steps of the "
+        "grid (0.25); use more bits."
+    }
+
+
+def test_noise_that_cannot_fit_the_grid_is_refused_at_construction():
+    coarse = SecureSum(fixed_point=FixedPoint(value_range=8.0, bits=8))
+    with pytest.raises(ValueError, match=r"noise of 0.24 on the sum must be at least four steps"):
+        FedAU(CLIENTS, privacy=GaussianPrivacy(1.0, 0.24), summation=coarse)
+    adaptive = AdaptiveNorm(norm=1.0, bit_noise=0.2)
+    with pytest.raises(ValueError, match=r"bit_noise of 0.2 on the sum"):
+        FedAU(CLIENTS, privacy=GaussianPrivacy(adaptive, 0.3), summation=coarse)
+    narrow = SecureSum(fixed_point=FixedPoint(value_range=1.0, max_cohort=16))
+    with pytest.raises(ValueError, match=r"value_range=1.0 must be at least 1.5, the norm"):
+        FedAU(CLIENTS, privacy=GaussianPrivacy(0.5, 1.0), summation=narrow)
+    FedAU(CLIENTS, privacy=GaussianPrivacy(1.0, 0.24))
+
+
+def test_noise_that_would_be_cut_off_is_refused_by_the_clients():
+    # A quarter of the variance each: 0.5 + 8 · 1/2 is more than 4.
+    narrow = SecureSum(fixed_point=FixedPoint(value_range=4.0))
+    strategy = FedAU(CLIENTS, privacy=GaussianPrivacy(0.5, 2.0), summation=narrow)
+    grid = federation(secure=True)
+    assert not one_round(strategy, grid, size=2).any()
+    assert reasons(grid) == {
+        "The contribution cannot be rounded: value_range=4.0 must be at least 4.5, the norm and "
+        "8 standard deviations of its noise"
+    }
+
+
+@pytest.mark.parametrize(
+    ("privacy", "multiplier"),
+    [
+        (None, 0.0),
+        (GaussianPrivacy(0.5, 1.5), 1.5),
+        # What telling the bits costs is taken off again.
+        (GaussianPrivacy(AdaptiveNorm(norm=0.5, bit_noise=1.0), 1.5), 1.5),
+    ],
+)
+def test_a_client_has_a_minimum_of_noise_of_its_own(privacy, multiplier):
+    def run(least):
+        grid = federation(secure=True, min_noise_multiplier=least)
+        strategy = FedAU(CLIENTS, privacy=privacy, summation=SecureSum())
+        one_round(strategy, grid, size=2)
+        return strategy, grid
+
+    strategy, grid = run(multiplier + 0.01)
+    assert reasons(grid) == {
+        f"refused: a noise multiplier of {multiplier:g} is below this client's "
+        f"min_noise_multiplier={multiplier + 0.01}"
+    }
+    assert set(strategy.ledger.counted.values()) == {0}
+    strategy, _ = run(multiplier * (1 - 1e-12))
+    assert set(strategy.ledger.counted.values()) == {1}
+
+
+def test_noise_suffices_without_that_of_colluding_clients():
+    strategy = FedAU(CLIENTS, privacy=GaussianPrivacy(0.5, 1.0), summation=SecureSum())
+    grid = federation(secure=True, colluding=2)
+    noise = one_round(strategy, grid, silent=2) * CLIENTS
+    # Four clients are left, of which any two have the noise that was promised.
+    assert within_five_sigma(noise, 2 * 0.25)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"min_noise_multiplier": -1.0},
+        {"min_noise_multiplier": math.nan},
+        {"min_noise_multiplier": math.inf},
+        {"colluding": 3},
+        {"colluding": -1},
+    ],
+)
+def test_impossible_settings_of_a_client_are_refused_by_name(options):
+    with pytest.raises(ValueError, match=f"{next(iter(options))}="):
+        SecureSumMod(**options)
 
 
 def test_an_adaptive_norm_needs_arrays_with_names():

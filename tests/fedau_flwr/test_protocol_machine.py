@@ -53,7 +53,7 @@ class Protocol(RuleBasedStateMachine):
         self.total = 0.0
         self.values = iter(range(1, 10**6))
         self.old_requests = []
-        self.checkpoint = self.snapshot()
+        self.checkpoints = [self.snapshot()]
         self.memory_holds = True
 
     def snapshot(self):
@@ -120,15 +120,21 @@ class Protocol(RuleBasedStateMachine):
 
     @rule()
     def write_checkpoint(self):
-        self.checkpoint = self.snapshot()
-        self.ledger.safe = self.ledger.round
+        self.checkpoints = [*self.checkpoints[-2:], self.snapshot()]
+        self.ledger.safe = self.oldest()
 
-    @rule()
-    def resume_from_checkpoint(self):
-        state, self.history, self.total = copy.deepcopy(self.checkpoint)
+    def oldest(self):
+        return self.checkpoints[0][0]["round"]
+
+    @rule(data=st.data())
+    def resume_from_checkpoint(self, data):
+        chosen = data.draw(st.integers(0, len(self.checkpoints) - 1))
+        del self.checkpoints[chosen + 1 :]
+        state, self.history, self.total = copy.deepcopy(self.checkpoints[chosen])
         previous = self.ledger.attempts[-1][0]
         self.ledger = Ledger()
         self.ledger.load_state_dict(state)
+        self.ledger.safe = self.oldest()
         number, start = self.ledger.attempts[-1]
         self.ledger.attempts[-1] = (max(number, previous + 1), start)  # time passes
         for client, name in enumerate(self.names):

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import os
 import subprocess
@@ -150,3 +151,21 @@ def test_plain_words(tmp_path):
         "closed intervals and 2 rounds since the last, holding what it sent before.",
         "training t1, client client-9: unreadable. FedAU state: version is 3, but must be 1.",
     ]
+
+
+def test_vectors_that_a_dead_process_left_are_not_taken_for_what_was_sent(tmp_path, monkeypatch):
+    store = StateDirectory(tmp_path, "client-3")
+    (*_, pending) = versions()
+    left = dataclasses.replace(pending, sent={"a/b": np.zeros((2, 3)), "c": np.float64(0)})
+    with store.locked("t1"):
+        with monkeypatch.context() as patch:
+            patch.setattr("fedau_flwr.state_directory.versions_to_json", _die)
+            with pytest.raises(KeyboardInterrupt):
+                store.save("t1", [left])
+        assert store.load("t1") == []
+        store.save("t1", [pending])
+        assert_same(store.load("t1"), [pending])
+
+
+def _die(*_):
+    raise KeyboardInterrupt

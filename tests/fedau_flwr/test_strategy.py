@@ -164,9 +164,32 @@ def garbage():
         "unknown records ['diary']": lambda m: answer(
             m, RecordDict({"arrays": record(x=f32(0, 0)), "diary": ConfigRecord({"a": 1})})
         ),
+        "an unweighted model with num-examples=17; its client needs FedAUMod": lambda m: answer(
+            m,
+            RecordDict({"arrays": record(x=f32(9, 9)), "m": MetricRecord({"num-examples": 17})}),
+        ),
+        "an unweighted model with num_examples=600; its client needs FedAUMod": lambda m: answer(
+            m,
+            RecordDict(
+                {
+                    "fitres.parameters": record(x=f32(9, 9)),
+                    "fitres.num_examples": MetricRecord({"num_examples": 600}),
+                }
+            ),
+        ),
+        "fedau-clients=3 instead of clients among those asked": lambda m: _from_host(m, 3),
+        "fedau-clients=[5] instead of clients among those asked": lambda m: _from_host(m, [5]),
+        "since it is a NumPyClient; the strategy needs numpy_clients=True": lambda m: Message(
+            Error(1, "<class 'KeyError'>:<''fitins.parameters''>"), reply_to=m
+        ),
         "array 'x' that cannot be decoded": lambda m: _with_data(m, b"\x93NUMPY"),
         "array 'x' of shape (100000000,) instead of (2,)": lambda m: _with_shape(m, (10**8,)),
     }
+
+
+def _from_host(message, clients):
+    label = ConfigRecord({"fedau-clients": clients})
+    return answer(message, RecordDict({"arrays": record(x=f32(9, 9)), "fedau": label}))
 
 
 def _with_data(message, data):
@@ -223,6 +246,27 @@ def test_a_sum_that_overflows_counts_nobody(caplog):
     np.testing.assert_array_equal(values(model)["x"], f32(1))
     assert set(strategy.ledger.counted.values()) == {0}
     assert "The sum of the contributions is not finite: the round counts nobody." in caplog.text
+
+
+def test_a_sum_that_overflows_closes_no_interval_of_a_group():
+    strategy = FedAU(num_clients=2, groups={"phone": 2})
+    label = ConfigRecord({"fedau-group": "phone"})
+    big = record(x=f32(3e38))
+    replies = [
+        answer(m, RecordDict({"arrays": big, "fedau": label}))
+        for m in asked(strategy, 2, record(x=f32(1))).values()
+    ]
+    strategy.aggregate_train(1, replies)
+    assert strategy.groups.state_dict() == {"phone": {"intervals": 0, "length": 0, "elapsed": 1}}
+
+
+def test_a_node_that_hosts_nobody_in_this_round_is_not_asked():
+    strategy = FedAU(num_clients=9)
+    grid = Federation(training_app(towards([0.0])), 2)
+    strategy.hosts = lambda node: [4, 7] if grid.number(node) == 1 else []
+    (message,) = strategy.configure_train(1, record(x=f32(0)), ConfigRecord(), grid)
+    assert grid.number(message.metadata.dst_node_id) == 1
+    assert message.content["config"]["fedau-clients"] == [4, 7]
 
 
 def test_an_empty_round_does_not_wait_and_leaves_the_model():

@@ -11,4 +11,4 @@ def test_both_protocols_yield_the_mean_of_those_who_stayed(dropped):
     assert 0 < row["ours-error"] < 16 / 2**22
     assert row["ratio"] == row["secaggplus-seconds"] / row["ours-seconds"]
     # Keys and shares are a fixed cost: 4 kB at most for four neighbours.
-    assert 1 < row["bytes-ratio"] < 2
+    assert 1 < row["bytes-ratio"] < 2 < row["secaggplus-bytes-ratio"]

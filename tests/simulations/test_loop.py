@@ -10,11 +10,14 @@ from fedau_flwr import FedAUWeighting
 from fedau_flwr.availability import HostGrid
 from fedau_flwr.availability.host_grid import deal
 from simulations import loop, run_directory
+from simulations.client_app import app
 from simulations.config import ConfigError
 from simulations.data.spec import METHODS
 from simulations.experiment import open_experiment
 from simulations.failures import RunFailure
 from simulations.round_times import PHASES
+from simulations.server_app import run_experiment
+from tests.in_process_grid import InProcessGrid
 from tests.simulations.experiments import Crash, assert_same, model_of, run, tiny
 
 FLOAT32_SUM = 2e-5
@@ -225,3 +228,11 @@ def test_a_packing_that_does_not_fit_the_nodes_is_refused(tmp_path):
     config = tiny(tmp_path, "run", clients_per_node=4)
     with pytest.raises(ConfigError, match="needs 4 SuperNodes, but 2 are there"):
         run(config, nodes=2)
+
+
+def test_a_grid_without_nodes_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr("simulations.server_app.CONNECT_SECONDS", 0.2)
+    config = tiny(tmp_path, "run")
+    with pytest.raises(ConfigError, match=r"No SuperNode has connected within 0\.2 seconds"):
+        run_experiment(InProcessGrid(app, 0, config.to_dict()), config)
+    assert run_directory.RunDirectory(tmp_path / "run").outcome()["status"] == "failed"

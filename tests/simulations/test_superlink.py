@@ -10,7 +10,7 @@ import pytest
 
 from simulations.config import ConfigError
 from simulations.failures import RunFailure
-from simulations.processes import alive, descendants, end_tree
+from simulations.processes import ProcessTree
 from simulations.run_directory import RunDirectory
 from simulations.superlink import SuperLink
 from tests.simulations.experiments import assert_same, model_of, run, tiny
@@ -80,8 +80,12 @@ def test_ending_a_tree_reaches_other_sessions():
     root = subprocess.Popen(["python3", "-c", script], stdout=subprocess.PIPE)
     assert root.stdout is not None
     root.stdout.readline()
-    tree = descendants(root.pid)
-    assert len(tree) == 1
-    end_tree(root)
+    tree = ProcessTree(root)
+    tree.observe()
+    assert len(tree.alive()) == 1
+    root.kill()
+    root.wait()
+    assert len(tree.alive()) == 1
+    tree.end()
     root.stdout.close()
-    assert alive(tree) == set()
+    assert tree.alive() == []

@@ -288,7 +288,7 @@ def test_a_dealer_whose_shares_do_not_fit_its_seed_voids_the_round():
         run_round(vectors, tamper=spoil("seed-commitment", flip))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100)
 @given(st.data())
 def test_any_message_is_answered_or_refused_without_a_trace(data):
     until = data.draw(st.sampled_from(Exchange))

@@ -1,5 +1,6 @@
 """Whole rounds: the sum is right whoever drops out, and void rounds say so."""
 
+import random
 from itertools import product
 
 import numpy as np
@@ -21,7 +22,7 @@ from .protocol import ROUND, plain_sum, ring_vectors, run_round
 EXCHANGES = list(Exchange)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6)
 @given(st.data())
 def test_sum_equals_the_plain_sum_within_quantisation(data):
     cohort = data.draw(st.integers(2, 60), label="cohort")
@@ -98,6 +99,24 @@ def test_a_client_without_enough_neighbours_is_left_out_before_it_trains():
     # Losing every other client isolates the rest.
     with pytest.raises(VoidRoundError, match="dealt shares"):
         run_round(vectors, lost=dict.fromkeys(range(10), Exchange.SHARES), topology=topology)
+
+
+def test_a_sum_that_would_come_apart_is_void():
+    vectors = ring_vectors(range(12), 3)
+    topology = Topology(min_degree=4, colluding=0, dropping=0)
+    circle = list(range(12))
+    random.Random(0).shuffle(circle)
+
+    def lose(*places):
+        lost = {circle[place]: Exchange.MASKED for place in places}
+        return run_round(vectors, lost=lost, topology=topology, seed=0)
+
+    # Every neighbourhood keeps its three of five, and all secrets could be recovered.
+    with pytest.raises(VoidRoundError, match="within 2 parts of them, the smallest of 4"):
+        lose(0, 1, 6, 7)
+    # With one gap the others are still joined around the circle.
+    assert len(lose(0, 1).counted) == 10
+    assert len(lose(0, 1, 6).counted) == 9
 
 
 def test_below_min_cohort_the_round_is_void_and_the_next_one_works():

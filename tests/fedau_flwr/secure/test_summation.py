@@ -2,6 +2,7 @@
 
 import functools
 import logging
+import time
 
 import numpy as np
 import pytest
@@ -10,14 +11,17 @@ from flwr.app import (
     ArrayRecord,
     ConfigRecord,
     Context,
+    Error,
     Message,
     MessageType,
     MetricRecord,
     RecordDict,
 )
+from flwr.client import NumPyClient
 from flwr.clientapp import ClientApp
+from flwr.common.constant import ErrorCode
 
-from fedau_flwr import MIFA, FedAU, FedAUMod, FedVARP
+from fedau_flwr import MIFA, FedAU, FedAUMixin, FedAUMod, FedVARP
 from fedau_flwr.contribution import encode
 from fedau_flwr.host import Host
 from fedau_flwr.participant import Participant
@@ -92,7 +96,7 @@ def initial() -> ArrayRecord:
     return encode({"x": np.zeros(5, np.float32), "steps": np.array(0)})
 
 
-def run(strategy, grid, path):
+def run(strategy, grid, path, after=lambda number: None):
     """Run one round per entry of `path`: who is there, and whose answers are lost where."""
     model = initial()
     for number, (present, lost) in enumerate(path, 1):
@@ -102,6 +106,7 @@ def run(strategy, grid, path):
         replies = grid.send_and_receive(messages, timeout=10)
         model, metrics = strategy.aggregate_train(number, replies)
         assert metrics is None
+        after(number)
     return {name: value.numpy() for name, value in model.items()}
 
 
@@ -335,3 +340,140 @@ def test_evaluation_passes_through():
     )
     (reply,) = grid.send_and_receive([message])
     assert not reply.has_error()
+
+
+class SlowLink(Federation):
+    """Notes when it was last given messages."""
+
+    pushed_at = 0.0
+
+    def push_messages(self, messages):
+        self.pushed_at = time.time()
+        return super().push_messages(messages)
+
+
+def test_train_messages_live_from_the_end_of_the_exchanges_before_them():
+    grid = SlowLink(client_app(SecureSumMod(), FedAUMod()))
+    strategy = FedAU(CLIENTS, summation=SecureSum(), round_timeout=5.0)
+    messages = strategy.configure_train(1, initial(), ConfigRecord(), grid)
+    assert len(messages) == CLIENTS
+    for message in messages:
+        assert message.metadata.created_at >= grid.pushed_at
+        assert message.metadata.ttl == 5.0
+
+
+def test_superlinks_own_reply_for_a_node_that_is_gone_is_no_rejection(caplog):
+    class Gone(Federation):
+        """Its SuperLink says by itself that the first node will not reply."""
+
+        def pull_messages(self, message_ids):
+            replies = list(super().pull_messages(message_ids))
+            for reply in replies:
+                if reply.metadata.src_node_id == self.nodes[0]:
+                    reply.metadata.__dict__["_src_node_id"] = 1
+                    reply.__dict__["_content"] = None
+                    reply.__dict__["_error"] = Error(ErrorCode.NODE_UNAVAILABLE, "gone")
+            return replies
+
+    grid = Gone(client_app(SecureSumMod(), FedAUMod()))
+    strategy = FedAU(CLIENTS, summation=SecureSum())
+    with caplog.at_level(logging.INFO):
+        messages = strategy.configure_train(1, initial(), ConfigRecord(), grid)
+        strategy.aggregate_train(1, list(grid.send_and_receive(messages, timeout=1.0)))
+    assert f"Round 1: {CLIENTS - 1} counted, 0 rejected, 1 without reply" in caplog.text
+
+
+def algorithm_2(participation, cutoff=50):
+    """Return the weight after a path of participation, step by step as in the paper."""
+    intervals, running, weight = 0, 0, 1.0
+    for took_part in participation:
+        running += 1
+        if took_part or running == cutoff:
+            weight = running if intervals == 0 else (intervals * weight + running) / (intervals + 1)
+            intervals, running = intervals + 1, 0
+    return weight
+
+
+FAILURES = {
+    "void before training": dict.fromkeys(range(4), Exchange.SHARES),
+    "void for want of vectors": dict.fromkeys(range(4), Exchange.MASKED),
+    "void with all vectors there": dict.fromkeys(range(4), Exchange.UNMASK),
+    "one vector lost": {2: Exchange.MASKED},
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+@pytest.mark.parametrize("name", ["FedAU", "MIFA", "FedVARP"])
+def test_the_next_weight_and_memory_are_right_after_a_failure(name, failure):
+    strategy = STRATEGIES[name](summation=SecureSum())
+    grid = Federation(secure_app())
+    path = [(EVERYONE, {}), (EVERYONE, FAILURES[failure]), (EVERYONE, {}), ({0, 1, 2, 3}, {})]
+    path += [(EVERYONE, FAILURES[failure]), (EVERYONE, {})]
+    took_part = {node: [] for node in grid.nodes}
+
+    def watch(number):
+        for node, history in took_part.items():
+            history.append(strategy.ledger.counted[node] == number)
+
+    run(strategy, grid, path, watch)
+    total = np.zeros(5)
+    for place, node in enumerate(grid.nodes):
+        expected = [True, "void" not in failure and place != 2, True, place < 4]
+        expected += [expected[1], True]
+        assert took_part[node] == expected
+        (last,) = ContextStore(grid.contexts[node]).load(strategy.ledger.training)
+        assert last.round == 6
+        assert last.state.weight == pytest.approx(algorithm_2(expected[:5]), rel=1e-12)
+        if strategy.memory:
+            total += last.memory["x"] + last.sent["x"]
+    if strategy.memory:
+        assert np.allclose(strategy.mean["x"], total / CLIENTS, atol=1e-6)
+
+
+def test_a_client_that_refuses_was_not_there():
+    broken = {"round": 2, "client": 3}
+
+    def sometimes(message, context, call_next):
+        reply = call_next(message, context)
+        number = message.content["config"]["server-round"]
+        if number == broken["round"] and context.node_config["partition-id"] == broken["client"]:
+            reply.content["arrays"]["x"] = Array(np.full(5, np.nan, np.float32))
+        return reply
+
+    app = client_app(SecureSumMod(), FedAUMod(), sometimes)
+    grid = Federation(app)
+    strategy = FedAU(CLIENTS, summation=SecureSum())
+    run(strategy, grid, [(EVERYONE, {})] * 3)
+    reasons = [reply.error.reason for reply in grid.replies if reply.has_error()]
+    assert reasons == ["The update of array 'x' is not finite, so it is not sent."]
+    for place, node in enumerate(grid.nodes):
+        (last,) = ContextStore(grid.contexts[node]).load(strategy.ledger.training)
+        assert last.state.weight == algorithm_2([True, place != 3])
+    assert set(strategy.ledger.counted.values()) == {3}
+
+
+class Legacy(FedAUMixin, NumPyClient):
+    def __init__(self, context: Context):
+        self.context = context
+
+    def fit(self, parameters, config):
+        x = parameters[0]
+        x = (x - 0.3 * (x - target(self.context))).astype(x.dtype)
+        return [x, parameters[1] + 1], 17, {"loss": 0.5}
+
+
+def test_numpy_clients():
+    app = ClientApp(
+        lambda context: Legacy(context).with_context(context).to_client(), mods=[SecureSumMod()]
+    )
+    grid = Federation(app)
+    strategy = FedAU(CLIENTS, numpy_clients=True, summation=SecureSum())
+    plain = FedAU(CLIENTS)
+    secure = run(strategy, grid, PATH)
+    expected = run(plain, Federation(client_app(FedAUMod())), PATH)
+    assert np.abs(secure["x"] - expected["x"]).max() < 8 * 6 * STEP
+    assert secure["steps"] == 0
+    assert strategy.ledger.counted == plain.ledger.counted
+    # Neither the count nor the loss of the clients is in what they sent.
+    for reply in grid.replies:
+        assert set(reply.content) <= {RECORD, VECTOR}

@@ -1,5 +1,7 @@
-"""One client, or one that spoils what it sends: ``spoil`` in its node config."""
+"""One client, or one that spoils what it sends, or dies: ``spoil`` and ``dies-in``, ``dies-at``."""
 
+import os
+import signal
 import time
 
 import numpy as np
@@ -7,7 +9,8 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, 
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
 
-from fedau_flwr import FedAUMod, FedAUWeighting
+from fedau_flwr import FedAUMod, FedAUWeighting, SecureSumMod
+from fedau_flwr.secure.mod import RECORD
 from quadratics import problem
 
 SPOILS = ("nan", "shape", "huge", "record")
@@ -20,10 +23,31 @@ def fedau(message: Message, context: Context, call_next: ClientAppCallable) -> M
     return FedAUMod(FedAUWeighting(cutoff=cutoff))(message, context, call_next)
 
 
+def secure(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+    """Take part in a secure sum, if the run has one, and maybe die in one of its exchanges."""
+    if not float(context.run_config["exchange-seconds"]):
+        return call_next(message, context)
+    asked = message.content[RECORD]
+    dies = (context.node_config.get("dies-in"), context.node_config.get("dies-at"))
+    if dies == (asked["exchange"], asked["round"]):
+        die()
+    return SecureSumMod()(message, context, call_next)
+
+
+def die() -> None:
+    """Kill the SuperNode, its SuperExec and this very process, none of which can say goodbye."""
+    with open(f"/proc/{os.getppid()}/stat") as stat:
+        supernode = int(stat.read().rsplit(")", 1)[1].split()[1])
+    for pid in (supernode, os.getppid(), os.getpid()):
+        os.kill(pid, signal.SIGKILL)
+
+
 def spoil(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+    if not context.node_config.get("spoil"):
+        return call_next(message, context)
     server_round = int(message.content["config"]["server-round"])
     reply = call_next(message, context)
-    if not context.node_config.get("spoil") or reply.has_error():
+    if reply.has_error():
         return reply
     (update,) = reply.content["arrays"].to_numpy_ndarrays()
     name = next(iter(reply.content["arrays"]))
@@ -40,7 +64,7 @@ def spoil(message: Message, context: Context, call_next: ClientAppCallable) -> M
     return reply
 
 
-app = ClientApp(mods=[spoil, fedau])
+app = ClientApp(mods=[spoil, secure, fedau])
 
 
 @app.train()

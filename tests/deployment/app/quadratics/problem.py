@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 DIMENSION = 4
+ROUNDING_SEED = 11
 
 
 def initial_model() -> NDArray[np.float32]:

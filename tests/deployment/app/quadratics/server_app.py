@@ -9,7 +9,9 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
-from fedau_flwr import FedAU
+from fedau_flwr import FedAU, SecureSum
+from fedau_flwr.delivery import PunctualGrid
+from fedau_flwr.summation import PlainSum, Summation
 from quadratics import problem
 
 app = ServerApp()
@@ -20,7 +22,8 @@ def main(grid: Grid, context: Context) -> None:
     config = context.run_config
     directory = Path(str(config["directory"]))
     every = int(config["checkpoint-every"])
-    strategy = FedAU(int(config["num-clients"]))
+    grid = PunctualGrid(grid)
+    strategy = FedAU(int(config["num-clients"]), summation=summation(context))
     model = problem.initial_model()
     if config["resume"]:
         state = json.loads((directory / "checkpoint.json").read_text())
@@ -34,13 +37,13 @@ def main(grid: Grid, context: Context) -> None:
         time.sleep(0.2)
     arrays = ArrayRecord([model])
     for server_round in range(strategy.ledger.round + 1, int(config["num-server-rounds"]) + 1):
-        hasty = int(config["hasty-from"]) <= server_round <= int(config["hasty-until"])
+        hasty = str(server_round) in str(config["hasty-rounds"]).split()
         deadline = float(config["hasty-deadline" if hasty else "deadline"])
         strategy.round_timeout = deadline
         messages = strategy.configure_train(server_round, arrays, ConfigRecord(), grid)
         replies = grid.send_and_receive(messages, timeout=deadline)
         arrays, _ = strategy.aggregate_train(server_round, replies)
-        record(directory, strategy)
+        record(directory, strategy, arrays)
         if every and server_round % every == 0:
             checkpoint(directory, strategy, arrays)
         if (directory / "stop").exists():
@@ -48,11 +51,21 @@ def main(grid: Grid, context: Context) -> None:
     np.save(directory / "model.npy", arrays.to_numpy_ndarrays()[0])
 
 
-def record(directory: Path, strategy: FedAU) -> None:
-    """Append who was counted in the round that has just ended."""
+def summation(context: Context) -> Summation:
+    """Return a secure sum if the run config asks for it."""
+    seconds = float(context.run_config["exchange-seconds"])
+    if not seconds:
+        return PlainSum()
+    # The seed makes the rounding repeat, so that a test can say what the sum must be.
+    return SecureSum(exchange_timeout=seconds, seed=problem.ROUNDING_SEED)
+
+
+def record(directory: Path, strategy: FedAU, arrays: ArrayRecord) -> None:
+    """Append who was counted in the round that has just ended, and the model after it."""
     ledger = strategy.ledger
     counted = [client for client, last in ledger.counted.items() if last == ledger.round]
     line = {"round": ledger.round, "attempt": len(ledger.attempts), "counted": counted}
+    line["model"] = arrays.to_numpy_ndarrays()[0].tolist()
     with (directory / "rounds.jsonl").open("a") as file:
         file.write(json.dumps(line) + "\n")
 

@@ -1,0 +1,158 @@
+"""Secure sums on a federation, with one node killed in each of the four exchanges in turn.
+
+Five clients, TLS and authentication. In round k + 1 the node of client k kills itself when it is
+asked for its part in exchange k. The operator sees that it is gone and removes it; another node,
+with a key of its own and the client's state directory, takes its place.
+"""
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from fedau_flwr.fixed_point import FixedPoint
+from fedau_flwr.secure.message import Exchange
+from simulations.deployment import Federation, Node
+from simulations.deployment.federation import CONNECTION
+from simulations.deployment.run import flower_command
+from tests.deployment.app.quadratics import problem
+from tests.deployment.conftest import APP
+from tests.deployment.database import DatabaseRecord
+from tests.deployment.history import CUTOFF, History, weight
+
+SECONDS = 130
+CLIENTS = 5
+EXCHANGES = list(Exchange)
+# Nobody waits so long: the SuperLink knows at once that a node which was removed will not reply.
+EXCHANGE_SECONDS = 300.0
+
+
+@dataclass
+class Story:
+    status: str
+    log: str
+    rounds: list[dict[str, Any]]
+    clients: dict[int, int]
+    history: History
+    in_database: list[NDArray[Any]]
+
+
+def replace_the_dead(federation: Federation, node: Node, spare: Node | None) -> None:
+    """Wait until ``node`` is dead, start ``spare``, and only then let the round go on without it.
+
+    So the next round has five clients again.
+    """
+    deadline = time.monotonic() + 300.0
+    while node.alive:
+        assert time.monotonic() < deadline, f"{node.name} did not die"
+        time.sleep(0.1)
+    if spare is not None:
+        spare.start()
+        spare.wait_connected()
+    flower_command(
+        *("supernode", "unregister", str(node.node_id), CONNECTION),
+        environment=federation.environment,
+    )
+
+
+def tell(directory: Path, environment: dict[str, str]) -> Story:
+    federation = Federation(directory, nodes=CLIENTS + len(EXCHANGES) - 1, environment=environment)
+    nodes, spares = federation.nodes[:CLIENTS], federation.nodes[CLIENTS:]
+    for client, exchange in enumerate(EXCHANGES):
+        nodes[client].config |= {"dies-in": exchange.value, "dies-at": client + 1}
+    for client, spare in enumerate(spares):
+        for key in ("partition-id", "fedau-state-dir"):
+            spare.config[key] = nodes[client].config[key]
+    config = {
+        "num-server-rounds": len(EXCHANGES),
+        "num-clients": CLIENTS,
+        "wait-for": CLIENTS,
+        "cutoff": CUTOFF,
+        "exchange-seconds": EXCHANGE_SECONDS,
+        "deadline": EXCHANGE_SECONDS,
+        "directory": str(directory),
+    }
+    with federation:
+        federation.start_superlink()
+        for node in nodes:
+            node.start()
+        for node in nodes:
+            node.wait_connected(timeout=300.0)
+        with DatabaseRecord(directory / "superlink.db") as database:
+            run = federation.run(APP, config=config)
+            for node, spare in zip(nodes, [*spares, None], strict=False):
+                replace_the_dead(federation, node, spare)
+            status = run.wait_finished(timeout=300.0)
+        clients = {node.node_id: client for client, node in enumerate(nodes)}
+        clients |= {node.node_id: client for client, node in enumerate(spares)}
+        lines = (directory / "rounds.jsonl").read_text().splitlines()
+        return Story(
+            status=status,
+            log=run.output(),
+            rounds=[json.loads(line) for line in lines],
+            clients=clients,
+            history=History.read(directory, clients),
+            in_database=database.arrays(),
+        )
+
+
+def model_before(story: Story, number: int) -> NDArray[np.float32]:
+    if number == 1:
+        return problem.initial_model()
+    return np.array(story.rounds[number - 2]["model"], np.float32)
+
+
+def contribution(story: Story, number: int, node: int) -> NDArray[np.float32]:
+    """Return what a node had to add to the sum of a round, on the grid."""
+    client = story.clients[node]
+    model = model_before(story, number)
+    update = problem.train(model, client, step_size=0.1, steps=3) - model
+    weighted = np.float32(weight(story.history.participation(client, number))) * update
+    rounding = np.random.default_rng((problem.ROUNDING_SEED, number, node))
+    rounded, _ = FixedPoint().round(weighted, rounding)
+    return rounded
+
+
+def test_training_goes_through(story: Story) -> None:
+    assert story.status == "finished:completed"
+    assert len(story.rounds) == len(EXCHANGES)
+    assert "is void" not in story.log
+
+
+@pytest.mark.parametrize("exchange", EXCHANGES)
+def test_killed_node_is_in_the_sum_only_if_its_vector_was(story: Story, exchange: Exchange) -> None:
+    victim = EXCHANGES.index(exchange)
+    counted = story.history.counted[victim]
+    survivors = [client for client in range(CLIENTS) if client != victim]
+    assert counted == (list(range(CLIENTS)) if exchange == Exchange.UNMASK else survivors)
+
+
+@pytest.mark.parametrize("number", range(1, len(EXCHANGES) + 1))
+def test_sum_of_the_survivors_is_exact(story: Story, number: int) -> None:
+    entry = story.rounds[number - 1]
+    parts = [contribution(story, number, node) for node in entry["counted"]]
+    total = np.sum(parts, axis=0, dtype=np.float64).astype(np.float32)
+    expected = model_before(story, number) + total * np.float32(1 / CLIENTS)
+    np.testing.assert_array_equal(np.array(entry["model"], np.float32), expected)
+
+
+def test_database_never_held_an_unmasked_vector(story: Story) -> None:
+    """The same watch finds the contributions of a plain sum: see test_lost_reply."""
+    vectors = [array for array in story.in_database if array.dtype == np.uint32]
+    assert len(vectors) >= len(EXCHANGES)
+    for number in range(1, len(EXCHANGES) + 1):
+        for node in story.clients:
+            clear = contribution(story, number, node)
+            ring = FixedPoint().to_ring(clear)
+            for array in story.in_database:
+                if array.shape != clear.shape:
+                    continue
+                assert not np.allclose(array, clear, rtol=1e-3)
+                # Neither on the grid, the last steps of the rounding aside.
+                distance = array.astype(np.int64) - ring.astype(np.int64)
+                assert array.dtype != np.uint32 or np.abs(distance).max() > 1000

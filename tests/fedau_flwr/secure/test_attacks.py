@@ -1,0 +1,364 @@
+"""Attacks on whole clients, through their mods and Flower messages."""
+
+import copy
+import json
+import logging
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MessageType, RecordDict
+from flwr.clientapp import ClientApp
+
+from fedau_flwr import FedAU, FedAUMod
+from fedau_flwr.contribution import encode
+from fedau_flwr.preparation import PREPARATION, Preparation
+from fedau_flwr.protocol import Request
+from fedau_flwr.secure import (
+    Exchange,
+    FixedPoint,
+    RefusalError,
+    RoundId,
+    SecureClient,
+    SecureRound,
+    SecureSum,
+    SecureSumMod,
+)
+from fedau_flwr.secure.answered import Answered
+from fedau_flwr.secure.mod import RECORD, VECTOR
+from tests.in_process_grid import InProcessGrid
+
+from .protocol import ROUND, plain_sum, ring_vectors, run_round
+
+CLIENTS = 5
+# The points of small order and their other encodings, for which every shared secret is zero.
+LOW_ORDER = [
+    bytes(32),
+    bytes([1]) + bytes(31),
+    bytes.fromhex("e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800"),
+    bytes.fromhex("5f9c95bca3508c24b1d0b1559c83ef5b04445cc4581c8e86d8224eddd09f1157"),
+    *(((2**255 - 19) + offset).to_bytes(32, "little") for offset in (-1, 0, 1)),
+    bytes(31) + bytes([0x80]),
+]
+
+
+class Victims(InProcessGrid):
+    """Clients behind their mods, and a server of the test's choice."""
+
+    def __init__(self, state_dir=None, **options):
+        self.seen_by_app = []
+        app = ClientApp(mods=[SecureSumMod(**options), FedAUMod()])
+
+        @app.train()
+        def train(message: Message, context: Context) -> Message:
+            self.seen_by_app.append(repr(context))
+            x = message.content["arrays"]["x"].numpy()
+            return Message(RecordDict({"arrays": encode({"x": x + 0.25})}), reply_to=message)
+
+        run_config = {"fedau-state-dir": str(state_dir)} if state_dir else {}
+        super().__init__(app, CLIENTS, run_config)
+        self.nodes = list(self.contexts)
+
+    def ask(self, node, fields, context=None, preparation=None):
+        """Send one message to one client, maybe with another copy of its context."""
+        content = RecordDict({RECORD: ConfigRecord(dict(fields))})
+        if fields.get("exchange") == Exchange.MASKED:
+            asked = preparation or Preparation(grid=FixedPoint())
+            config = asked if isinstance(asked, dict) else asked.to_config()
+            request = Request(int(fields["round"]), "training").to_config()
+            content["arrays"] = encode({"x": np.zeros(4, np.float32)})
+            content["config"] = ConfigRecord({**request, **config})
+        message = Message(content, dst_node_id=node, message_type=MessageType.TRAIN)
+        message.metadata.__dict__["_message_id"] = "1"
+        return self.app(message, context or self.contexts[node])
+
+    def fields(self, replies):
+        return {n: dict(r.content[RECORD]) for n, r in replies.items() if not r.has_error()}
+
+    def run_until(self, exchange, number=1):
+        """Run an honest round up to `exchange`; return its requests and the replies so far."""
+        server = SecureRound(RoundId("training", 1, number), size=4)
+        replies = {}
+        requests = dict.fromkeys(self.nodes, server.keys_request())
+        for due in Exchange:
+            if due is exchange:
+                break
+            replies = {node: self.ask(node, requests[node]) for node in self.nodes}
+            answers = self.fields(replies)
+            if due is Exchange.KEYS:
+                server.collect_keys(answers)
+                requests = server.shares_requests()
+            elif due is Exchange.SHARES:
+                server.collect_shares(answers)
+                requests = server.masked_requests()
+            else:
+                vectors = {n: r.content[VECTOR]["masked"].numpy() for n, r in replies.items()}
+                server.collect_masked({n: (answers[n], v) for n, v in vectors.items()})
+                requests = server.unmask_requests()
+        return requests, replies
+
+
+def other_story(request):
+    """Return an unmask request that declares two more clients dead."""
+    *alive, one, other = request["survivors"]
+    return {**request, "survivors": alive, "dropped": [one, other]}
+
+
+@pytest.mark.parametrize("exchange", Exchange)
+def test_two_processes_with_the_same_context_give_one_answer(exchange, tmp_path):
+    victims = Victims(tmp_path)
+    requests, _ = victims.run_until(exchange)
+    node = victims.nodes[0] if exchange is not Exchange.UNMASK else min(victims.nodes)
+    twin = copy.deepcopy(victims.contexts[node])
+    assert not victims.ask(node, requests[node]).has_error()
+    again = requests[node] if exchange is not Exchange.UNMASK else other_story(requests[node])
+    reply = victims.ask(node, again, twin)
+    assert reply.has_error()
+    assert "already answered" in reply.error.reason
+
+
+def test_a_restarted_client_does_not_begin_a_round_again(tmp_path):
+    victims = Victims(tmp_path)
+    victims.run_until(Exchange.UNMASK)
+    node = victims.nodes[0]
+    blank = copy.deepcopy(victims.contexts[node])
+    blank.state.clear()
+    keys = RoundId("training", 1, 1).begin(Exchange.KEYS)
+    assert "already answered" in victims.ask(node, keys, blank).error.reason
+    later = RoundId("training", 1, 2).begin(Exchange.KEYS)
+    assert not victims.ask(node, later, blank).has_error()
+
+
+def test_the_record_of_answers_only_moves_on(tmp_path):
+    answered = Answered(tmp_path / "new")
+    places = [(1, 1), (1, 2), (2, 1), (2, 10**17)]
+    for attempt, number in places:
+        for exchange in Exchange:
+            answered.record(RoundId("run", attempt, number), exchange)
+    for attempt, number in places:
+        for exchange in Exchange:
+            with pytest.raises(RefusalError, match="already answered"):
+                answered.record(RoundId("run", attempt, number), exchange)
+    (tmp_path / "new" / "secure-answered").write_text("rubbish")
+    with pytest.raises(RefusalError, match="damaged"):
+        answered.record(RoundId("run", 3, 1), Exchange.KEYS)
+    (tmp_path / "file").touch()
+    with pytest.raises(RefusalError, match="fedau-state-dir must be a directory"):
+        Answered(tmp_path / "file").record(ROUND, Exchange.KEYS)
+
+
+@pytest.mark.parametrize("exchange", Exchange)
+def test_messages_of_the_last_round_are_refused_in_this_one(exchange):
+    victims = Victims()
+    old, _ = victims.run_until(exchange)
+    # A round has begun once its keys were offered.
+    victims.run_until(Exchange.SHARES if exchange is Exchange.KEYS else exchange, number=2)
+    for node in victims.nodes:
+        assert victims.ask(node, old[node]).has_error()
+
+
+def test_a_later_attempt_at_the_same_round_ends_the_earlier_one():
+    victims = Victims()
+    requests, _ = victims.run_until(Exchange.UNMASK)
+    node = victims.nodes[0]
+    assert not victims.ask(node, RoundId("training", 2, 1).begin(Exchange.KEYS)).has_error()
+    reply = victims.ask(node, requests[node])
+    assert reply.error.reason == (
+        "refused: the exchange 'unmask' is not due: this client's round is 'keys offered'"
+    )
+    for attempt in (1, 2):
+        keys = RoundId("training", attempt, 1).begin(Exchange.KEYS)
+        assert "already begun" in victims.ask(node, keys).error.reason
+
+
+def test_shares_of_another_cohort_of_the_same_round_do_not_open():
+    one, other = Victims(), Victims()
+    requests, _ = one.run_until(Exchange.MASKED)
+    strangers, _ = other.run_until(Exchange.MASKED)
+    node = one.nodes[0]
+    mixed = {**requests[node], "sealed": strangers[node]["sealed"]}
+    assert "shares of 0 neighbours are authentic" in one.ask(node, mixed).error.reason
+
+
+def test_clients_that_were_told_different_cohorts_reveal_nothing_of_each_other():
+    clients = {c: SecureClient(c) for c in range(6)}
+    keys = {c: s.offer_keys(ROUND.begin(Exchange.KEYS)) for c, s in clients.items()}
+    lists = {c: [p for p in range(6) if p != c and {c, p} != {0, 5}] for c in clients}
+    shares = {}
+    for c, secure in clients.items():
+        shares[c] = secure.deal_shares(
+            ROUND.begin(Exchange.SHARES)
+            | {
+                "peers": lists[c],
+                "share-keys": [keys[p]["share-key"] for p in lists[c]],
+                "mask-keys": [keys[p]["mask-key"] for p in lists[c]],
+                "threshold": 4,
+            }
+        )
+    relay = ROUND.begin(Exchange.MASKED) | {
+        "peers": [1, 2, 3, 4, 5],
+        "sealed": [shares[p]["sealed"][0] for p in (1, 2, 3, 4, 5)],
+    }
+    with pytest.raises(RefusalError, match="no neighbour"):
+        clients[0].accept_shares(relay)
+
+
+@pytest.mark.parametrize("point", LOW_ORDER)
+@pytest.mark.parametrize("key", ["share-key", "mask-key"])
+def test_a_key_of_low_order_costs_only_its_sender_the_round(key, point):
+    def tamper(exchange, way, client, message):
+        bad = exchange is Exchange.KEYS and way == "from" and client == 2
+        return {**message, key: point} if bad else message
+
+    vectors = ring_vectors(range(1, 6), 3)
+    outcome = run_round(vectors, tamper=tamper)
+    assert outcome.counted == {1, 3, 4, 5}
+    assert outcome.refused == {2: "a public key is not a valid X25519 key"}
+    assert np.array_equal(outcome.total, plain_sum(vectors, outcome.counted))
+
+
+@pytest.mark.parametrize("point", LOW_ORDER)
+@pytest.mark.parametrize("kind", ["share-keys", "mask-keys"])
+def test_a_client_takes_no_key_of_low_order_from_the_server(kind, point):
+    victims = Victims()
+    requests, _ = victims.run_until(Exchange.SHARES)
+    node = victims.nodes[0]
+    bad = {**requests[node], kind: [point, *requests[node][kind][1:]]}
+    assert victims.ask(node, bad).error.reason == "refused: a public key is not a valid X25519 key"
+    assert not victims.ask(node, requests[node]).has_error()
+
+
+def test_huge_and_impossible_fields_are_refused():
+    victims = Victims()
+    requests, _ = victims.run_until(Exchange.SHARES)
+    node = victims.nodes[0]
+    huge = {**requests[node], "peers": list(range(1001))}
+    assert "names 1001 clients, and 1000 are the most" in victims.ask(node, huge).error.reason
+    head = RoundId("training", 1, 2).begin(Exchange.KEYS)
+    for field in (
+        {"run": "../../escape"},
+        {"run": ""},
+        {"run": 5},
+        {"round": 0},
+        {"round": -1},
+        {"attempt": 0},
+        {"round": 1.5},
+        {"exchange": "everything"},
+        {"exchange": 3},
+    ):
+        assert victims.ask(node, head | field).error.reason.startswith("refused: ")
+    assert not victims.ask(node, requests[node]).has_error()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"noise_std": float("nan")},
+        {"noise_std": -1.0},
+        {"noise_std": None},
+        {"noise_std": "1"},
+        {"norm": float("inf")},
+        {"norm": 0.0},
+        {"norm": "1"},
+        {"bit_std": float("nan")},
+        {"seed": "x"},
+        {"seed": -1},
+        {"unknown": 1},
+        {"grid": {"value_range": float("nan")}},
+        {"grid": {"bits": 60}},
+        {"grid": {"ring_bits": "32"}},
+        {"grid": [1]},
+    ],
+)
+def test_an_impossible_preparation_is_refused_before_training(fields):
+    victims = Victims()
+    requests, _ = victims.run_until(Exchange.MASKED)
+    node = victims.nodes[0]
+    text = json.dumps({"grid": {"value_range": 8.0}, **fields})
+    reply = victims.ask(node, requests[node], preparation={PREPARATION: text})
+    assert reply.has_error()
+    assert "must be what" in reply.error.reason
+    assert victims.seen_by_app == []
+
+
+def secrets_of(context):
+    """Return every secret in a client's state, as hexadecimal and as Python shows bytes."""
+    state = context.state[RECORD]["state"] if RECORD in context.state else b"{}"
+    found = set()
+    for kind, value in json.loads(state).values():
+        if kind in ("bytes", "blobs"):
+            found |= {value} if isinstance(value, str) else set(value)
+    return {text for text in found if text} | {repr(bytes.fromhex(t))[2:-1] for t in found if t}
+
+
+def test_no_secret_in_logs_errors_or_the_apps_sight(caplog):
+    caplog.set_level(logging.DEBUG)
+    victims = Victims()
+    secrets, errors = set(), []
+    for exchange in Exchange:
+        fresh = Victims()
+        requests, _ = fresh.run_until(exchange)
+        for node in fresh.nodes:
+            secrets |= secrets_of(fresh.contexts[node])
+            for wrong in Exchange:
+                for change in ({}, {"peers": [1]}, {"survivors": [node], "dropped": []}):
+                    bad = {**requests[node], "exchange": wrong.value, **change}
+                    if wrong is exchange and not change:
+                        continue
+                    reply = fresh.ask(node, bad)
+                    if reply.has_error():
+                        errors.append(reply.error.reason)
+        victims.seen_by_app += fresh.seen_by_app
+    assert len(secrets) > 50
+    assert len(errors) > 50
+    assert len(victims.seen_by_app) >= CLIENTS
+    for text in (caplog.text, *errors, *victims.seen_by_app):
+        assert not any(secret in text for secret in secrets)
+
+
+def test_the_state_outlives_an_app_that_fails():
+    victims = Victims()
+    requests, _ = victims.run_until(Exchange.MASKED)
+    node = victims.nodes[0]
+
+    def broken(message, context):
+        assert RECORD not in context.state
+        raise ZeroDivisionError
+
+    content = RecordDict({RECORD: ConfigRecord(dict(requests[node]))})
+    content["config"] = ConfigRecord(Preparation(grid=FixedPoint()).to_config())
+    message = Message(content, dst_node_id=node, message_type=MessageType.TRAIN)
+    with pytest.raises(ZeroDivisionError):
+        SecureSumMod()(message, victims.contexts[node], broken)
+    assert RECORD in victims.contexts[node].state
+
+
+def rubbish(content, stype, data):
+    content[VECTOR]["masked"] = Array("uint32", (4,), stype, data)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content: content[RECORD].update(hosted=7),
+        lambda content: content[RECORD].update(hosted=[1, 1]),
+        lambda content: content[RECORD].pop("hosted"),
+        lambda content: content.pop(VECTOR),
+        lambda content: content[VECTOR].pop("masked"),
+        lambda content: rubbish(content, "numpy.ndarray", b""),
+        lambda content: rubbish(content, "numpy.ndarray", b"\x93NUMPY"),
+        lambda content: rubbish(content, "torch.tensor", b"x"),
+        lambda content: content[RECORD].update(spoiled=["x"]),
+        lambda content: content[RECORD].update(round="1"),
+    ],
+)
+def test_rubbish_from_one_client_costs_only_that_client_the_round(change):
+    grid = Victims()
+    strategy = FedAU(CLIENTS, summation=SecureSum(exchange_timeout=0.5))
+    model = ArrayRecord({"x": Array(np.zeros(4, np.float32))})
+    messages = strategy.configure_train(1, model, ConfigRecord(), grid)
+    replies = list(grid.send_and_receive(messages))
+    offender = replies[1].metadata.src_node_id
+    change(replies[1].content)
+    after, _ = strategy.aggregate_train(1, replies)
+    assert after["x"].numpy().tolist() == [np.float32(0.25 * 4 / 5)] * 4
+    assert strategy.ledger.counted == {node: int(node != offender) for node in grid.nodes}
