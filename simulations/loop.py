@@ -115,13 +115,10 @@ class RoundLoop:
             if measurement is not None:
                 self._report(measurement)
             stop = self._run.stop_file.exists()
-            due = last or broken or stop or self._round % self._config.checkpoint_rounds == 0
-            if due:
+            self._times.close()
+            if last or broken or stop or self._round % self._config.checkpoint_rounds == 0:
                 with self._times.phase("checkpoint"):
                     self._checkpoint()
-            self._times.close()
-            if due:
-                save_arrays(self._run.times_file, self._times.arrays())
             self._show_progress()
             if broken:
                 return "diverged", (
@@ -245,6 +242,7 @@ class RoundLoop:
         }
         try:
             flush(self._run.states)
+            save_arrays(self._run.times_file, self._times.arrays())
             save_arrays(self._run.participation_file, self._record.arrays())
             save_checkpoint(self._run.checkpoint_file, state)
         except OSError as error:

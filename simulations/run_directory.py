@@ -23,7 +23,8 @@
 ``times.npz``
     Seconds of every round of the last attempt up to its last checkpoint, by phase: ``configure``,
     ``exchange`` (sending, training, receiving), ``aggregate``, ``record``, ``evaluate``,
-    ``checkpoint``; and ``resident``, the most bytes of memory that the server's process has had.
+    ``checkpoint`` (the one before the round); and ``resident``, the most bytes of memory that the
+    server's process has had.
 ``outcome.json``
     ``status`` (``running``, ``finished``, ``stopped``, ``diverged``, ``failed``), ``round`` and
     ``sentence``, which says it to the user. ``progress.json`` is its like while the run goes on.

@@ -15,6 +15,7 @@ from simulations.config import ConfigError
 from simulations.data.spec import METHODS
 from simulations.experiment import open_experiment
 from simulations.failures import RunFailure
+from simulations.round_times import PHASES
 from simulations.server_app import run_experiment
 from tests.in_process_grid import InProcessGrid
 from tests.simulations.experiments import Crash, assert_same, model_of, run, tiny
@@ -115,6 +116,13 @@ def test_a_run_leaves_its_results(runs):
             assert weight == state.weight
         assert file["mean_weight"].shape == (20,)
         assert file["tracked_weights"].shape == (20, len(file["tracked"]))
+    with np.load(directory.times_file) as file:
+        assert file["resident"] > 1e7
+        seconds = {name: file[name] for name in PHASES}
+    assert all(len(times) == 20 for times in seconds.values())
+    assert (seconds["exchange"] > 0).all()
+    np.testing.assert_array_equal(np.flatnonzero(seconds["evaluate"]), [9, 19])
+    np.testing.assert_array_equal(np.flatnonzero(seconds["checkpoint"]), [6, 12, 18])
     with np.load(directory.clients_file) as file:
         sizes = experiment.split.sizes
         weighted = np.nansum(file["train_accuracy"] * sizes) / sizes.sum()
@@ -182,7 +190,7 @@ def test_a_full_disk_while_checkpointing_is_said_and_leaves_the_last_one(tmp_pat
 
     def full(file, **arrays):
         calls.append(file)
-        if len(calls) > 4:
+        if len(calls) > 6:
             file.write(b"partial")
             raise OSError(28, "No space left on device")
         real(file, **arrays)
