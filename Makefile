@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 export FLWR_TELEMETRY_ENABLED := 0
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: setup lint test demo bench format clean
+.PHONY: setup lint test test-deployment demo bench format clean
 
 setup: $(INSTALLED)
 
@@ -22,7 +22,11 @@ lint: setup
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --ignore=tests/deployment
+
+# Real SuperLinks and SuperNodes that are killed, cut off and resumed: some minutes of two whole cores.
+test-deployment: setup
+	$(BIN)/python -m pytest tests/deployment
 
 # FedAU against Flower's own FedAvg: 250 clients, one participation path, a few minutes on two cores.
 demo: setup
