@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,6 +65,12 @@ class History:
                 total += np.float32(weight(past)) * update
             model = model + total / np.float32(clients)
         return model
+
+
+def first_attempt(directory: Path, number: int) -> dict[str, Any]:
+    """Return a server's record of a round, as it went the first time."""
+    lines = (directory / "rounds.jsonl").read_text().splitlines()
+    return next(entry for entry in map(json.loads, lines) if entry["round"] == number)
 
 
 def last_version(state_directory: Path) -> Version:

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from simulations.deployment import Federation
 from tests.deployment.app.quadratics import problem
-from tests.deployment.conftest import APP, patience
+from tests.deployment.conftest import APP
 from tests.deployment.database import DatabaseRecord
-from tests.deployment.history import CUTOFF, History, last_version, weight
+from tests.deployment.history import CUTOFF, History, first_attempt, last_version, weight
 from tests.deployment.proxy import Proxy, Request
 
 PUSH = "/v1/fleet/push-messages"
@@ -29,8 +29,8 @@ SECONDS = 70
 ROUNDS = 5
 LOST_IN, HALF_LOST_IN = 2, 4
 HONEST, WATCHED, SPOILER = range(3)
-# A round with a lost reply lasts this long.
-DEADLINE = patience(12.0, at_most=90.0)
+# A round with a lost reply lasts this long, and on a busy machine longer.
+DEADLINE = 12.0
 
 
 @dataclass
@@ -98,8 +98,8 @@ def test_lost_replies_are_not_counted(story: Story) -> None:
 
 def test_half_a_reply_keeps_nobody_waiting(story: Story) -> None:
     assert HONEST in story.history.counted[HALF_LOST_IN - 1]
-    (line,) = [text for text in story.log.splitlines() if f"Round {HALF_LOST_IN}:" in text]
-    assert DEADLINE <= float(line.rsplit(",", 1)[1].split()[0]) < 1.25 * DEADLINE
+    entry = first_attempt(story.federation.directory, HALF_LOST_IN)
+    assert entry["deadline"] <= entry["seconds"] < 1.25 * entry["deadline"]
 
 
 def test_weight_is_that_of_the_counted_rounds(story: Story) -> None:

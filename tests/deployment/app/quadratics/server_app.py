@@ -38,12 +38,14 @@ def main(grid: Grid, context: Context) -> None:
     arrays = ArrayRecord([model])
     for server_round in range(strategy.ledger.round + 1, int(config["num-server-rounds"]) + 1):
         hasty = str(server_round) in str(config["hasty-rounds"]).split()
-        deadline = float(config["hasty-deadline" if hasty else "deadline"])
+        deadline = float(config["deadline"])
+        if hasty:
+            deadline = max(float(config["hasty-deadline"]), 3 * slowest(directory))
         strategy.round_timeout = deadline
         messages = strategy.configure_train(server_round, arrays, ConfigRecord(), grid)
         replies = grid.send_and_receive(messages, timeout=deadline)
         arrays, _ = strategy.aggregate_train(server_round, replies)
-        record(directory, strategy, arrays)
+        record(directory, strategy, arrays, deadline=deadline, hasty=hasty)
         if every and server_round % every == 0:
             checkpoint(directory, strategy, arrays)
         if (directory / "stop").exists():
@@ -60,11 +62,21 @@ def summation(context: Context) -> Summation:
     return SecureSum(exchange_timeout=seconds, seed=problem.ROUNDING_SEED)
 
 
-def record(directory: Path, strategy: FedAU, arrays: ArrayRecord) -> None:
-    """Append who was counted in the round that has just ended, and the model after it."""
+def slowest(directory: Path) -> float:
+    """Return how long a round takes in which all have time to reply: a busy machine needs more."""
+    path = directory / "rounds.jsonl"
+    entries = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return max((entry["seconds"] for entry in entries if not entry["hasty"]), default=0.0)
+
+
+def record(
+    directory: Path, strategy: FedAU, arrays: ArrayRecord, *, deadline: float, hasty: bool
+) -> None:
+    """Append who was counted in the round that has just ended, how it went, and the model."""
     ledger = strategy.ledger
     counted = [client for client, last in ledger.counted.items() if last == ledger.round]
     line = {"round": ledger.round, "attempt": len(ledger.attempts), "counted": counted}
+    line |= {"deadline": deadline, "hasty": hasty, "seconds": strategy.last_round.seconds}
     line["model"] = arrays.to_numpy_ndarrays()[0].tolist()
     with (directory / "rounds.jsonl").open("a") as file:
         file.write(json.dumps(line) + "\n")
