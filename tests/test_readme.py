@@ -28,3 +28,10 @@ def test_the_example_runs_as_it_is_printed(tmp_path):
 def test_the_table_of_lost_replies_is_the_generated_one():
     table = (ROOT / "simulations" / "results" / "lost-replies" / "table.md").read_text()
     assert table in README
+
+
+def test_the_tables_of_the_demo_are_the_generated_ones():
+    tables = (ROOT / "simulations" / "results" / "demo" / "tables.md").read_text(encoding="utf-8")
+    accuracy, _, classes = re.findall(r"(?:^\|.*\n)+", tables, re.MULTILINE)
+    assert accuracy in README
+    assert classes in README
