@@ -22,7 +22,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 
 from .contribution import decode_all, encode, is_averaged, wire_dtype
-from .delivery import PunctualGrid
+from .delivery import punctual
 from .groups import Groups
 from .ledger import Ledger
 from .preparation import WITHIN, Preparation
@@ -170,7 +170,7 @@ class FedAU(FedAvg):
             num_rounds = left
         try:
             return super().start(
-                PunctualGrid(grid), initial_arrays, num_rounds, timeout, *args, **kwargs
+                punctual(grid), initial_arrays, num_rounds, timeout, *args, **kwargs
             )
         finally:
             self._offset = 0

@@ -3,15 +3,16 @@
 from collections.abc import Iterable
 from math import inf
 
-from flwr.app import Message, RecordDict
+from flwr.app import Message
 from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
-from flwr.supercore.run import Run
+
+from fedau_flwr.forwarding import ForwardingGrid
 
 from .identity import Identities
 
 
-class IdentifiedGrid(Grid):
+class IdentifiedGrid(ForwardingGrid):
     """All nodes that have said which client they are; nodes and replies are in client order.
 
     Node ids are random and replies come as they come; a sum over them repeats bit for bit only in a
@@ -19,33 +20,13 @@ class IdentifiedGrid(Grid):
     """
 
     def __init__(self, grid: Grid, identities: Identities) -> None:
-        self._grid = grid
+        super().__init__(grid)
         self._identities = identities
 
     @property
     def client_numbers(self) -> dict[int, int]:
         """Client number of each node id that has been seen so far."""
         return self._identities.client_numbers
-
-    def set_run(self, run: Run) -> None:
-        """Set the run of the underlying grid."""
-        self._grid.set_run(run)
-
-    @property
-    def run(self) -> Run:
-        """Run of the underlying grid."""
-        return self._grid.run
-
-    def create_message(
-        self,
-        content: RecordDict,
-        message_type: str,
-        dst_node_id: int,
-        group_id: str,
-        ttl: float | None = None,
-    ) -> Message:
-        """Create a message on the underlying grid."""
-        return self._grid.create_message(content, message_type, dst_node_id, group_id, ttl)
 
     def get_node_ids(self) -> list[int]:
         """Return the ids of the shown nodes by client number."""
@@ -55,10 +36,6 @@ class IdentifiedGrid(Grid):
         """Return what the underlying grid knows about the shown nodes, by client number."""
         known = {node.node_id: node for node in self._grid.get_nodes()}
         return [known[node] for node in self.get_node_ids() if node in known]
-
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Push messages through the underlying grid."""
-        return self._grid.push_messages(messages)
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         """Pull replies through the underlying grid."""

@@ -6,7 +6,7 @@ import pytest
 from flwr.app import ConfigRecord
 
 from fedau_flwr import FedAU
-from fedau_flwr.delivery import PunctualGrid, send_and_receive
+from fedau_flwr.delivery import PunctualGrid, punctual, send_and_receive
 from tests.fedau_flwr.federation import Federation, record, towards, training_app, values
 
 
@@ -84,13 +84,34 @@ def test_errors_of_the_grid_are_raised(grid):
 def test_flowers_loop_keeps_its_deadline(grid):
     grid.stuck = {0}
     strategy = FedAU(num_clients=4)
-    result = strategy.start(grid, record(x=np.zeros(1)), num_rounds=1, timeout=1.0)
+    result = strategy.start(PunctualGrid(grid), record(x=np.zeros(1)), num_rounds=1, timeout=1.0)
     assert values(result.arrays)["x"] == pytest.approx(0.1 * (1 + 2 + 3) / 4)
     assert sorted(strategy.ledger.counted.values()) == [0, 1, 1, 1]
 
 
 def test_everything_else_is_the_grids(grid):
-    punctual = PunctualGrid(grid)
-    assert list(punctual.get_node_ids()) == list(grid.get_node_ids())
-    assert punctual.contexts is grid.contexts
-    assert punctual.run is grid.run
+    wrapped = PunctualGrid(grid)
+    assert list(wrapped.get_node_ids()) == list(grid.get_node_ids())
+    assert wrapped.run is grid.run
+
+
+def test_only_flowers_grid_of_a_deployment_is_wrapped(grid):
+    from flwr.superlink.grid import HttpGrid
+
+    assert isinstance(punctual(HttpGrid(token="t")), PunctualGrid)
+    assert punctual(grid) is grid
+
+
+def test_lost_replies_under_flowers_loop_keep_nobody_waiting():
+    from fedau_flwr import AvailabilityGrid, Bernoulli, answer_identity
+
+    app = training_app(towards(np.zeros(3)))
+    app.query()(answer_identity)
+    available = AvailabilityGrid(Federation(app, 3), Bernoulli(np.ones(3), seed=1), loss=1.0)
+    began = time.monotonic()
+    strategy = FedAU(num_clients=3)
+    strategy.start(
+        available, record(x=np.ones(1)), num_rounds=2, evaluate_fn=available.following(), timeout=60
+    )
+    assert time.monotonic() - began < 30
+    assert set(strategy.ledger.counted.values()) == {0}
