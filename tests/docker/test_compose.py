@@ -90,6 +90,8 @@ def test_docker_compose_accepts_it(files: tuple[str, ...], tmp_path: Path) -> No
         return
     arguments = [argument for name in files for argument in ("-f", str(DOCKER / name))]
     environment = {**os.environ, **VARIABLES, "SECRETS": str(tmp_path)}
+    # Ray leaves our modules on the path of every program that these tests start after it.
+    environment.pop("PYTHONPATH", None)
     answer = subprocess.run(
         [program, "-p", "test", *arguments, "config"],
         capture_output=True,
