@@ -7,52 +7,12 @@ part of an average; zeros of the same shape stand in for them and the server ign
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from io import BytesIO
 from typing import Any
 
 import numpy as np
-from flwr.app import Array, ArrayRecord
-from numpy.lib import format as npy
-from numpy.typing import NDArray
 
 from .protocol import Refusal
 from .store import Arrays
-
-_NUMPY = "numpy.ndarray"
-"""How Flower calls the format of a numpy file."""
-
-
-def decode(array: Array) -> NDArray[Any]:
-    """Return a Flower array as numpy; bfloat16, which numpy lacks, becomes float32."""
-    value = array.numpy()
-    if value.dtype.kind == "V" and value.dtype.itemsize == 2 and array.dtype == "bfloat16":
-        return (value.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
-    return value
-
-
-def decode_all(record: ArrayRecord) -> Arrays:
-    """Return the arrays of a record by name."""
-    return {name: decode(array) for name, array in record.items()}
-
-
-def encode(arrays: Mapping[str, NDArray[Any]]) -> ArrayRecord:
-    """Return arrays as a Flower record."""
-    return ArrayRecord({name: _encoded(np.asarray(value)) for name, value in arrays.items()})
-
-
-def _encoded(value: NDArray[Any]) -> Array:
-    """Return Flower's ``Array(value)`` to the last byte, made with one copy instead of three."""
-    if not value.flags.c_contiguous:
-        return Array(value)
-    header = BytesIO()
-    npy.write_array_header_1_0(header, npy.header_data_from_array_1_0(value))
-    return Array(
-        dtype=str(value.dtype),
-        shape=value.shape,
-        stype=_NUMPY,
-        data=b"".join((header.getvalue(), value.data)),
-    )
 
 
 def is_averaged(dtype: np.dtype[Any]) -> bool:

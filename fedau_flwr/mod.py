@@ -22,10 +22,11 @@ from flwr.app import (
 from flwr.clientapp.typing import ClientAppCallable
 from flwr.common.constant import ErrorCode
 
-from .contribution import decode_all, encode, with_placeholders
+from .contribution import with_placeholders
 from .participant import Participant
 from .preparation import Preparation
 from .protocol import GROUP, LABEL_RECORD, Refusal, Request
+from .records import decode_all, encode
 from .state_directory import StateDirectory
 from .store import Arrays, ContextStore, Store
 from .weighting import FedAUWeighting, Weighting

@@ -15,7 +15,8 @@ import numpy as np
 from flwr.app import Message, MessageType, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedYogi
 
-from .contribution import decode_all, encode, is_averaged
+from .contribution import is_averaged
+from .records import decode_all, encode
 from .store import Arrays
 from .strategy import FedAU
 

@@ -21,7 +21,7 @@ from flwr.app import (
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 
-from .contribution import decode_all, encode, is_averaged, wire_dtype
+from .contribution import is_averaged, wire_dtype
 from .delivery import punctual
 from .groups import Groups
 from .ledger import Ledger
@@ -29,6 +29,7 @@ from .preparation import WITHIN, Preparation
 from .privacy.gaussian import GaussianPrivacy
 from .privacy.noise import add_noise
 from .protocol import COUNTED, HOSTED
+from .records import decode_all, encode
 from .report import RoundReport
 from .store import Arrays
 from .summation import PlainSum, Round, Sum, Summation
@@ -327,7 +328,10 @@ class FedAU(FedAvg):
         return replies
 
     def step(self, model: Arrays, total: Arrays | None, participants: int) -> Arrays:
-        """Return the next model from the sum of the contributions (None if nobody was counted)."""
+        """Return the next model from the sum of the contributions (None if nobody was counted).
+
+        The arrays of `model` may be read-only.
+        """
         if total is None or participants == 0:
             return model
         divisor = self.num_clients if self.divisor == "clients" else participants

@@ -17,9 +17,10 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
-from .contribution import decode, is_averaged, wire_dtype
+from .contribution import is_averaged, wire_dtype
 from .privacy.gaussian import GaussianPrivacy
 from .protocol import GROUP, HOSTED, LABEL_RECORD
+from .records import decode
 from .store import Arrays
 
 

@@ -19,10 +19,11 @@ from flwr.app import (
 from flwr.clientapp.typing import ClientAppCallable
 from flwr.common.constant import ErrorCode
 
-from ..contribution import decode_all, is_averaged
+from ..contribution import is_averaged
 from ..mod import state_directory
 from ..preparation import PREPARATION, Preparation
 from ..protocol import HOSTED, LABEL_RECORD, Refusal
+from ..records import decode_all
 from .answered import Answered
 from .client import SecureClient
 from .errors import RefusalError

@@ -4,11 +4,11 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedau_flwr import MIFA, FedAU, FedAUWeighting
-from fedau_flwr.contribution import decode_all, encode
 from fedau_flwr.host import Host
 from fedau_flwr.mod import refuse
 from fedau_flwr.participant import Participant
 from fedau_flwr.protocol import Refusal
+from fedau_flwr.records import decode_all, encode
 from tests.fedau_flwr.federation import Federation, record, towards, training_app, values
 from tests.fedau_flwr.test_participant import MemoryStore
 

@@ -8,10 +8,10 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedau_flwr import MIFA, FedAU, FedAUMod
-from fedau_flwr.contribution import encode
 from fedau_flwr.preparation import WITHIN, Preparation
 from fedau_flwr.privacy import AdaptiveNorm, GaussianPrivacy, PrivacyBudget, l2_norm
 from fedau_flwr.protocol import Request
+from fedau_flwr.records import encode
 from fedau_flwr.secure import FixedPoint, SecureSum, SecureSumMod
 from fedau_flwr.summation import Sum
 from tests.in_process_grid import InProcessGrid

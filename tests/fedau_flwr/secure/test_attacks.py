@@ -10,9 +10,9 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, Message
 from flwr.clientapp import ClientApp
 
 from fedau_flwr import FedAU, FedAUMod
-from fedau_flwr.contribution import encode
 from fedau_flwr.preparation import PREPARATION, Preparation
 from fedau_flwr.protocol import Request
+from fedau_flwr.records import encode
 from fedau_flwr.secure import (
     Exchange,
     FixedPoint,

@@ -22,10 +22,10 @@ from flwr.clientapp import ClientApp
 from flwr.common.constant import ErrorCode
 
 from fedau_flwr import MIFA, FedAU, FedAUMixin, FedAUMod, FedVARP
-from fedau_flwr.contribution import encode
 from fedau_flwr.host import Host
 from fedau_flwr.participant import Participant
 from fedau_flwr.protocol import LABEL_RECORD
+from fedau_flwr.records import encode
 from fedau_flwr.secure import Exchange, FixedPoint, SecureSumMod, Topology
 from fedau_flwr.secure import SecureSum as PatientSecureSum
 from fedau_flwr.secure.mod import RECORD, VECTOR
