@@ -22,9 +22,9 @@ lint: setup
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/python -m pytest --ignore=tests/deployment
+	$(BIN)/python -m pytest
 
-# Real SuperLinks and SuperNodes that are killed, cut off and resumed: some minutes of two whole cores.
+# Those with real SuperLinks and SuperNodes that are killed, cut off and resumed: half of the time of all tests.
 test-deployment: setup
 	$(BIN)/python -m pytest tests/deployment
 

@@ -16,7 +16,9 @@ def flower_environment(home: Path, extra: Mapping[str, str] | None = None) -> di
     Nothing is installed at run time, nothing is reported to anyone, and loopback is never sent
     through a web proxy that the machine may have configured.
     """
-    environment = dict(os.environ)
+    # Another thread may set or delete a variable meanwhile, at which dict(os.environ) fails.
+    present = ((name, os.environ.get(name)) for name in list(os.environ))
+    environment = {name: value for name, value in present if value is not None}
     environment |= {
         "FLWR_HOME": str(home),
         "FLWR_TELEMETRY_ENABLED": "0",

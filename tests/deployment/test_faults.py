@@ -178,7 +178,8 @@ def tell(directory: Path, environment: dict[str, str]) -> Story:
         }
 
         federation.start_superlink()
-        second = federation.run(APP, config={**config, "resume": True})
+        # It has to wait for a minute; slow rounds in the meantime cost less.
+        second = federation.run(APP, config={**config, "resume": True, "training-seconds": 4.0})
         time.sleep(max(0.0, killed_at + SECONDS_UNTIL_OFFLINE - 5.0 - time.monotonic()))
         killed.rejoin()
         wait_until_counted(directory, killed)
