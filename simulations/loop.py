@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 
 from fedau_flwr import FedAU
 from fedau_flwr.availability import AvailabilityGrid, HostGrid
-from fedau_flwr.contribution import decode_all, encode
+from fedau_flwr.records import decode_all, encode
 from fedau_flwr.store import Arrays
 from simulations.checkpoint import load_checkpoint, save_checkpoint
 from simulations.client_states import flush
@@ -28,15 +27,15 @@ from simulations.evaluation import client_means, client_test_accuracy
 from simulations.experiment import Experiment
 from simulations.failures import RunFailure, check_replies
 from simulations.measurement import Measurement, measure
+from simulations.methods import TIMEOUT
+from simulations.pace import Pace
 from simulations.participation_record import ParticipationRecord
+from simulations.pause import wait_if_asked
 from simulations.round_times import RoundTimes
 from simulations.run_directory import RunDirectory, save_arrays, to_json, write_atomically
 from simulations.worker import LR, STATES
 
 log = logging.getLogger("flwr.simulations")
-
-TIMEOUT = 24 * 3600.0
-"""Seconds after which a node that does not answer is given up; a slow machine is no failure."""
 
 UNCOUNTED_ROUNDS = 20
 """Rounds with participants but without any finite update, after which a run has diverged."""
@@ -80,7 +79,7 @@ class RoundLoop:
         self._training: list[float] = []
         self._times = RoundTimes()
         self._safe = -1
-        self._pace = _Pace(0)
+        self._pace = Pace(0)
 
     def run(self) -> None:
         """Run to the end, or to the point where there is nothing more to do."""
@@ -89,7 +88,7 @@ class RoundLoop:
                 self._load()
             else:
                 self._checkpoint()
-            self._pace = _Pace(self._round)
+            self._pace = Pace(self._round)
             self._run.finish("running", self._round, "The run is going on.")
             status, sentence = self._rounds()
         except (RunFailure, OSError) as error:
@@ -101,6 +100,7 @@ class RoundLoop:
     def _rounds(self) -> tuple[str, str]:
         """Run the rounds; returns how it ended and a sentence about it."""
         while self._round < self._config.rounds:
+            wait_if_asked(self._run, self._round + 1)
             started = time.monotonic()
             self._one_round()
             self._training.append(time.monotonic() - started)
@@ -157,7 +157,7 @@ class RoundLoop:
             self._record.add(participants, counted)
         if len(counted):
             self._uncounted = 0
-        elif len(participants) and not self._config.reply_loss:
+        elif len(participants) and not (self._config.reply_loss or self._config.secure_sum):
             self._uncounted += 1
 
     def _clients(self, replies: list[Message]) -> list[int]:
@@ -273,37 +273,3 @@ class RoundLoop:
             progress = {"round": self._round, "rounds": self._config.rounds}
             text = to_json(progress | self._pace.numbers(self._round, self._config.rounds)).encode()
             write_atomically(self._run.progress_file, lambda file: file.write(text))
-
-
-class _Pace:
-    """Rounds per second since the first round of an attempt, which is slow and left out."""
-
-    def __init__(self, done: int) -> None:
-        self._first = done + 1
-        self._since = time.monotonic()
-        self._shown = 0.0
-
-    def due(self) -> bool:
-        """Return whether a second has passed since the last time."""
-        now = time.monotonic()
-        if now - self._shown < 1.0:
-            return False
-        self._shown = now
-        return True
-
-    def numbers(self, done: int, rounds: int) -> dict[str, float | None]:
-        """Return rounds per second and seconds left, None as long as nothing is known."""
-        now = time.monotonic()
-        if done <= self._first:
-            self._since = now
-            return {"rounds_per_second": None, "seconds_left": None}
-        speed = (done - self._first) / max(now - self._since, 1e-9)
-        return {"rounds_per_second": speed, "seconds_left": (rounds - done) / speed}
-
-    def words(self, done: int, rounds: int) -> str:
-        """Return the pace for a log line."""
-        numbers = self.numbers(done, rounds)
-        speed, left = numbers["rounds_per_second"], numbers["seconds_left"]
-        if speed is None or left is None:
-            return "pace not known yet"
-        return f"{speed:.2f} rounds/s, {timedelta(seconds=round(left))} left"

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from threading import Condition
 
 from flwr.app import Message
@@ -19,16 +20,22 @@ from flwr.server.superlink.linkstate import InMemoryLinkState
 from flwr.serverapp import Grid
 from flwr.superlink.grid import InMemoryGrid
 
-PATIENCE = 1.0
-"""Seconds for which the engine waits for a message before it looks whether the run has ended; its
-other threads look as often."""
+PATIENCE = 5.0
+"""Seconds for which the engine waits for a message before it looks whether the run was stopped; a
+message that comes just then waits for a tenth of a second."""
 
 
-def prompt(grid: Grid) -> Grid:
-    """Return a grid to the same nodes without delay, where Flower's engine is in reach."""
-    if type(grid) is InMemoryGrid and type(grid.state) is InMemoryLinkState:
-        return PromptGrid(grid)
-    return grid
+@contextmanager
+def prompt(grid: Grid) -> Iterator[Grid]:
+    """Provide a grid to the same nodes without delay, where Flower's engine is in reach."""
+    if type(grid) is not InMemoryGrid or type(grid.state) is not InMemoryLinkState:
+        yield grid
+        return
+    quick = PromptGrid(grid)
+    try:
+        yield quick
+    finally:
+        quick.close()
 
 
 class PromptGrid(InMemoryGrid):
@@ -50,10 +57,19 @@ class PromptGrid(InMemoryGrid):
         self._first_node: int | None = None
         self._waiting: Counter[int] = Counter()
         self._answered: set[str] = set()
+        self._closed = False
         self._fetch, self._store_reply = self.state.get_message_ins, self.state.store_message_res
         vars(self.state).update(
             get_message_ins=self._next_for_node, store_message_res=self._reply_came
         )
+
+    def close(self) -> None:
+        """Give the state its own methods back and let go of the engine."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        for name in ("get_message_ins", "store_message_res"):
+            vars(self.state).pop(name, None)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Lay the messages down, then wake the engine: it takes all of them at once."""
@@ -90,7 +106,7 @@ class PromptGrid(InMemoryGrid):
             self._first_node = node_id
         with self._changed:
             if node_id == self._first_node:
-                self._changed.wait_for(lambda: self._waiting, PATIENCE)
+                self._changed.wait_for(lambda: self._waiting or self._closed, PATIENCE)
             if node_id not in self._waiting:
                 return []
         messages = self._fetch(node_id, limit, run_id=run_id)

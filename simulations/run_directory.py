@@ -68,6 +68,8 @@ class RunDirectory:
         self.checkpoint_file = path / "checkpoint.npz"
         self.log_file = path / "log.txt"
         self.stop_file = path / "stop"
+        self.pause_file = path / "pause"
+        self.paused_file = path / "paused"
         self.states = path / "states"
 
     @classmethod
@@ -91,6 +93,7 @@ class RunDirectory:
             )
         run.path.mkdir(parents=True, exist_ok=True)
         run.stop_file.unlink(missing_ok=True)
+        run.paused_file.unlink(missing_ok=True)
         values = {key: value for key, value in config.to_dict().items() if key not in _NOT_SAVED}
         write_atomically(run.config_file, lambda file: tomli_w.dump(values, file))
         return run

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+from contextlib import ExitStack
 
 from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.serverapp import Grid, ServerApp
@@ -46,7 +47,7 @@ def main(grid: Grid, context: Context) -> None:
 def run_experiment(grid: Grid, config: RunConfig) -> RunDirectory:
     """Run one experiment over the nodes of `grid` and return its directory."""
     run = RunDirectory.open(config)
-    with run_log(run.log_file):
+    with run_log(run.log_file), ExitStack() as engine:
         try:
             await_engine(grid)
             experiment = open_experiment(config)
@@ -56,7 +57,7 @@ def run_experiment(grid: Grid, config: RunConfig) -> RunDirectory:
                     experiment.split.empty.size,
                     config.clients,
                 )
-            present = connect(grid, experiment)
+            present = connect(engine.enter_context(prompt(grid)), experiment)
             strategy = build_strategy(config, present)
         except ValueError as error:
             run.finish("failed", 0, str(error))
@@ -86,7 +87,6 @@ def await_engine(grid: Grid) -> None:
 
 def connect(grid: Grid, experiment: Experiment) -> AvailabilityGrid:
     """Return the grid under the run's participation, with its nodes identified."""
-    grid = prompt(grid)
     config = experiment.config
     kind = AvailabilityGrid if config.clients_per_node == 1 else HostGrid
     present = kind(grid, experiment.process, loss=config.reply_loss, seed=config.seed)

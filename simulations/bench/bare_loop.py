@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from fedau_flwr.availability.host_grid import deal
 from simulations.bench.plain_step import PlainTrainer
+from simulations.bench.settings import WARM_UP
 from simulations.config import RunConfig
 from simulations.experiment import open_experiment
 from simulations.failures import RunFailure
@@ -96,6 +97,11 @@ class BareLoop:
         for total in self._sums:
             self._model += total * np.float32(self._config.global_lr / self._config.clients)
         return time.perf_counter() - start
+
+    def rounds(self, first: int, last: int) -> NDArray[np.float64]:
+        """Run some rounds and return their seconds; `WARM_UP` rounds come before them."""
+        seconds = [self.round(number) for number in range(first - WARM_UP, last + 1)]
+        return np.array(seconds)[WARM_UP:]
 
 
 def _vectors(shared: Any, size: int) -> list[NDArray[np.float32]]:

@@ -12,7 +12,7 @@ from flwr.common.serde import recorddict_to_proto
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
-from fedau_flwr.contribution import encode
+from fedau_flwr.records import encode
 from simulations.bench.row import Row
 from simulations.bench.settings import BenchSettings
 from simulations.bench.side_by_side import Say

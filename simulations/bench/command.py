@@ -14,14 +14,23 @@ from simulations.bench.data import cifar10_or_random
 from simulations.bench.machine import describe_machine
 from simulations.bench.report import save, show
 from simulations.bench.settings import full, quick
+from simulations.config import ConfigError
+from simulations.data.arrays import default_data_dir
+from simulations.invocation import sentences
 from simulations.launch import orderly_end
 
 
 def bench(
     data_dir: Annotated[
-        Path, typer.Option(help="Data sets; without CIFAR-10 there, random images are used.")
-    ] = Path("data"),
-    out: Annotated[Path, typer.Option(help="Where the JSON file goes.")] = Path("bench.json"),
+        Path | None,
+        typer.Option(
+            help="Data sets; without CIFAR-10 there, random images are used.  "
+            "[default: the user's cache]"
+        ),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="Where the JSON file goes; the table goes beside it as Markdown.")
+    ] = Path("bench.json"),
     tiny: Annotated[
         bool, typer.Option("--quick", help="The smallest sizes: every row, no meaning.")
     ] = False,
@@ -34,6 +43,9 @@ def bench(
     from simulations.bench.measure import measure  # noqa: PLC0415
     from simulations.bench.million import million  # noqa: PLC0415
 
+    with sentences():
+        if out.suffix != ".json":
+            raise ConfigError(f"out is {str(out)!r}, but must be the name of a .json file.")
     console = Console()
     machine = describe_machine()
     start = time.monotonic()
@@ -42,7 +54,9 @@ def bench(
         if tiny:
             settings, images = quick(scratch / "data"), "synthetic"
         else:
-            data, images = cifar10_or_random(data_dir.expanduser().resolve(), scratch / "data")
+            data, images = cifar10_or_random(
+                (data_dir or default_data_dir()).expanduser().resolve(), scratch / "data"
+            )
             settings = full(data, scratch / "data")
         rows = measure(
             settings, scratch, lambda what: console.print(f"Measuring {what} …", highlight=False)

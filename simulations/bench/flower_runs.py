@@ -9,8 +9,11 @@ from typing import Any
 
 import numpy as np
 import tomli_w
+from numpy.typing import NDArray
 
+from simulations.bench.bare_loop import BareLoop
 from simulations.bench.settings import WARM_UP, BenchSettings
+from simulations.bench.turns import Turns
 from simulations.config import RunConfig
 from simulations.experiment import open_experiment
 from simulations.run_directory import RunDirectory
@@ -40,13 +43,19 @@ class FlowerRuns:
         self._directory = directory
         self._count = 0
 
-    def run(self, config: RunConfig) -> dict[str, np.ndarray]:
-        """Run the suite's app and return the seconds of its counted rounds by phase."""
+    def beside(
+        self, bare: BareLoop, config: RunConfig
+    ) -> tuple[dict[str, np.ndarray], NDArray[np.float64]]:
+        """Run the suite's app in turns with the bare loop.
+
+        Returns the seconds of the counted rounds, the app's by phase.
+        """
         config = self._placed(config)
         per_node = config.clients_per_node
         nodes = math.ceil(config.clients / per_node) if per_node else self._settings.workers
-        self._link.run(config, nodes)
-        return _times(config)
+        with Turns(bare, RunDirectory(Path(config.run_dir))) as turns:
+            self._link.run(config, nodes)
+        return _times(config), turns.seconds
 
     def flower_alone(self, config: RunConfig) -> dict[str, np.ndarray]:
         """Run FedAvg without the suite's loop and engine, one client per node."""

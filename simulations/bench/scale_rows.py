@@ -8,33 +8,36 @@ import numpy as np
 
 from fedau_flwr import FedAUWeighting
 from fedau_flwr.weight_state import WeightStates
+from simulations.bench.bare_loop import BareLoop
 from simulations.bench.flower_runs import ROUND, FlowerRuns, participants, round_seconds
 from simulations.bench.row import Row
 from simulations.bench.settings import BenchSettings
-from simulations.bench.side_by_side import Say
+from simulations.bench.side_by_side import Say, Sides
 
 
 def scale_row(settings: BenchSettings, runs: FlowerRuns, say: Say) -> Row:
-    """Run few and many clients in turns.
+    """Run few and many clients, both in turns with a bare loop of few.
 
-    The two have as many participants in expectation only, so a round counts per participant.
+    They have as many participants in expectation only, so a round counts per participant.
     """
     sizes = (settings.scale.clients, settings.many)
-    per_participant: dict[int, list[np.ndarray]] = {size: [] for size in sizes}
     phases: dict[int, list[dict[str, np.ndarray]]] = {size: [] for size in sizes}
-    for repetition in range(settings.repetitions):
-        for size in sizes:
-            say(f"row 5, repetition {repetition + 1}: {size:,} clients")
-            config = settings.at(size)
-            times = runs.run(config)
-            phases[size].append(times)
-            per_participant[size].append(round_seconds(times) / participants(config))
+    sides, present = Sides(), participants(settings.scale)
+    with BareLoop(settings.scale, settings.workers) as bare:
+        for repetition in range(settings.repetitions):
+            for size in sizes:
+                say(f"row 5, repetition {repetition + 1}: {size:,} clients")
+                config = settings.at(size)
+                times, reference = runs.beside(bare, config)
+                phases[size].append(times)
+                seconds = round_seconds(times) / participants(config)
+                sides.add(f"{size}", seconds, reference / present)
     expected = settings.scale.mean_participation * settings.scale.clients
-    few, many = (expected * float(np.median(per_participant[size])) for size in sizes)
+    few, many = (expected * sides.median(f"{size}") for size in sizes)
     return Row(
         "scale",
         f"round with {sizes[1]:,} clients / with {sizes[0]:,}, as many participants",
-        many / few,
+        sides.ratio(f"{sizes[1]}", f"{sizes[0]}"),
         "at most",
         1.15,
         details={

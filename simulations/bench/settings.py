@@ -51,7 +51,8 @@ class BenchSettings:
 
 def full(data: Path, scratch: Path) -> BenchSettings:
     """Return the sizes of the published numbers; what is made for them goes to `scratch`."""
-    rounds = WARM_UP + 10
+    # A run evaluates after its last round and every ten rounds before.
+    rounds = WARM_UP + 8
     return BenchSettings(
         config=RunConfig(
             dataset="cifar10",
@@ -64,9 +65,9 @@ def full(data: Path, scratch: Path) -> BenchSettings:
         scale=RunConfig(
             train_samples=200_000,
             test_samples=1_000,
-            num_server_rounds=rounds,
-            evaluate_every=rounds,
-            checkpoint_every=rounds,
+            num_server_rounds=rounds + 4,
+            evaluate_every=rounds + 4,
+            checkpoint_every=rounds + 4,
             # Even clients: each of 100,000 has a sample or two, and comes as often as any other.
             alpha_participation=1e3,
             min_participation=0.0,

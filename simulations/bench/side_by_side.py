@@ -11,25 +11,41 @@ Say = Callable[[str], None]
 
 
 class Sides:
-    """Seconds of each round by side and repetition; every side does the same work in a round."""
+    """Seconds of each round by side and repetition; every side does the same work in a round.
+
+    A machine may be a fifth slower in the next minute, so a side's rounds are measured in turns
+    with those of a reference and compared relative to it.
+    """
 
     def __init__(self) -> None:
         self._seconds: dict[str, list[np.ndarray]] = {}
+        self._reference: dict[str, list[np.ndarray]] = {}
 
     @property
     def names(self) -> list[str]:
         """The sides."""
         return list(self._seconds)
 
-    def add(self, side: str, seconds: np.ndarray) -> None:
-        """Add a repetition."""
+    def add(self, side: str, seconds: np.ndarray, reference: np.ndarray) -> None:
+        """Add a repetition, with the seconds of the reference beside it."""
         self._seconds.setdefault(side, []).append(seconds)
+        self._reference.setdefault(side, []).append(reference)
 
     def median(self, side: str) -> float:
         """Return the median over all rounds and repetitions."""
         return float(np.median(self._seconds[side]))
 
-    def ratio(self, above: str, below: str) -> float:
-        """Return the median over rounds of the ratio of a round's medians over repetitions."""
-        medians = [np.median(self._seconds[side], axis=0) for side in (above, below)]
-        return float(np.median(medians[0] / medians[1]))
+    def reference(self, *sides: str) -> float:
+        """Return the median of the reference beside these sides, or beside all."""
+        return float(np.median(np.concatenate([self._reference[s] for s in sides or self.names])))
+
+    def ratio(self, above: str, below: str | None = None) -> float:
+        """Return the median over rounds of a side's ratio to the reference or to another side.
+
+        Of several repetitions, a round counts with its median ratio to the reference.
+        """
+        return float(np.median(self._relative(above) / (self._relative(below) if below else 1.0)))
+
+    def _relative(self, side: str) -> np.ndarray:
+        ratios = np.array(self._seconds[side]) / np.array(self._reference[side])
+        return np.asarray(np.median(ratios, axis=0))

@@ -18,18 +18,17 @@ def step_row(settings: BenchSettings, say: Say) -> Row:
         BareLoop(config, settings.workers) as ours,
         BareLoop(config, settings.workers, "plain") as plain,
     ):
-        for _ in range(settings.repetitions):
-            seconds = [
-                (plain.round(number), ours.round(number)) for number in range(1, config.rounds + 1)
-            ]
-            for side, column in zip(("plain", "ours"), np.transpose(seconds), strict=True):
-                sides.add(side, column[WARM_UP:])
+        seconds = [
+            (plain.round(number), ours.round(number)) for number in range(1, config.rounds + 1)
+        ]
+    sides.add("plain", *np.transpose(seconds[WARM_UP:]))
+    medians = {"plain": sides.median("plain"), "ours": sides.reference()}
     return Row(
         "step",
         "bare loop with a plain module / with our training step",
-        sides.ratio("plain", "ours"),
+        sides.ratio("plain"),
         "at least",
         1.4,
-        details={f"{name}-seconds": sides.median(name) for name in sides.names},
-        profile={name: 1e3 * sides.median(name) for name in sides.names},
+        details={f"{name}-seconds": value for name, value in medians.items()},
+        profile={name: 1e3 * value for name, value in medians.items()},
     )

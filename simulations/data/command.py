@@ -5,9 +5,10 @@ from typing import Annotated
 
 import typer
 
-from .arrays import default_data_dir
-from .prepare import prepare
-from .spec import DATASETS, DataError, dataset
+from simulations.data.arrays import default_data_dir
+from simulations.data.prepare import prepare
+from simulations.data.spec import DATASETS, dataset
+from simulations.invocation import sentences
 
 app = typer.Typer(help="Data sets of the experiments.", no_args_is_help=True)
 
@@ -30,12 +31,9 @@ def prepare_command(
     seed: Annotated[int, typer.Option(help="What the synthetic set is made from.")] = 1,
 ) -> None:
     """Build the array files of a data set: by download, from files, or from a seed."""
-    try:
+    with sentences():
         spec = dataset(name)
         folder = prepare(spec, (data_dir or default_data_dir()).resolve(), source=source, seed=seed)
-    except DataError as error:
-        typer.echo(f"Error: {error}", err=True)
-        raise typer.Exit(2) from error
     typer.echo(
         f"{spec.title}: {spec.train_count} training and {spec.test_count} test images of "
         f"{spec.num_classes} classes are in {folder}"

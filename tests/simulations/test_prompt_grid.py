@@ -40,14 +40,15 @@ def engine():
     inner = InMemoryGrid(factory)
     inner.set_run(run)
     queue, stop = Queue(), threading.Event()
-    grid = prompt(inner)
-    assert type(grid) is PromptGrid
-    extractor = threading.Thread(target=add_messages_to_queue, args=(state, queue, nodes, stop))
-    extractor.start()
-    yield grid, list(nodes), queue, state
+    with prompt(inner) as grid:
+        assert type(grid) is PromptGrid
+        extractor = threading.Thread(target=add_messages_to_queue, args=(state, queue, nodes, stop))
+        extractor.start()
+        yield grid, list(nodes), queue, state
     stop.set()
     extractor.join(timeout=10)
     assert not extractor.is_alive()
+    assert not {"get_message_ins", "store_message_res"} & vars(state).keys()
 
 
 def to(nodes):
@@ -113,4 +114,5 @@ def test_the_engine_does_not_wait_for_its_next_look(engine):
 
 def test_other_grids_stay_as_they_are():
     grid = InProcessGrid(None, 1)
-    assert prompt(grid) is grid
+    with prompt(grid) as same:
+        assert same is grid

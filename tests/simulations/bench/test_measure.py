@@ -66,7 +66,8 @@ def report(tmp_path_factory):
         result = CliRunner().invoke(app, ["bench", "--quick"], env=environment)
     if result.exception:
         raise result.exception
-    return result.output, json.loads((directory / "bench.json").read_text())
+    content = json.loads((directory / "bench.json").read_text())
+    return result.output, {**content, "table": (directory / "bench.md").read_text()}
 
 
 def test_every_row_is_printed_and_written(report):
@@ -81,6 +82,8 @@ def test_every_row_is_printed_and_written(report):
         assert said[1] == ("met" if row["met"] else "missed")
         if not row["met"] and "profile-milliseconds" in row:
             assert f"Missed: {row['text']}" in output
+    assert content["table"].count("\n") == 2 + len(KEYS)
+    assert all(row["text"] in content["table"] for row in content["rows"])
     machine = content["machine"]
     assert machine["cores"] >= 1
     assert machine["flwr"].startswith("1.")

@@ -23,9 +23,9 @@ def test_prepare_makes_the_synthetic_set(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("mnist",), "Error: dataset is 'mnist', but must be one of svhn, cifar10"),
-        (("cinic10", "--from", "/nowhere"), "Error: /nowhere does not hold the folders train"),
-        (("synthetic", "--from", "/nowhere"), "Error: --from is /nowhere, but the synthetic set"),
+        (("mnist",), "dataset is 'mnist', but must be one of svhn, cifar10"),
+        (("cinic10", "--from", "/nowhere"), "/nowhere does not hold the folders train"),
+        (("synthetic", "--from", "/nowhere"), "--from is /nowhere, but the synthetic set"),
     ],
 )
 def test_a_users_mistake_is_one_sentence_and_exit_code_2(tmp_path, arguments, sentence):
