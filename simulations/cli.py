@@ -29,6 +29,7 @@ from simulations.launch import Resources, run_all
 from simulations.options import run_options
 from simulations.patterns import REAL
 from simulations.report.commands import register as register_reports
+from simulations.resumption import run_missing
 from simulations.run_directory import RunDirectory
 
 MakeResources = Callable[[], Resources]
@@ -41,7 +42,8 @@ COMPARED = ("curves", "classes")
 def run(values: dict[str, Any], resources: MakeResources) -> None:
     """Run one experiment; Ctrl-C stops it after the round with a checkpoint.
 
-    The data are in ./data and the results in a new directory in ./runs unless said otherwise.
+    The data are in the user's cache and the results in a new directory in ./runs unless said
+    otherwise.
     """
     with sentences():
         name = f"{values['method']}-{values['dataset']}-seed{values['seed']}"
@@ -77,14 +79,21 @@ def compare(
     values: dict[str, Any],
     resources: MakeResources,
     methods: Annotated[
-        str, typer.Option(help="Methods, with commas between them; fedau:K sets its cutoff.")
+        str,
+        typer.Option(
+            help="Methods, with commas between them; fedau:K sets its cutoff, and +secure at the "
+            "end makes the sum secure."
+        ),
     ] = ",".join(METHODS),
     seeds: Annotated[str, typer.Option(help="Seeds, as in 1,2 or 1-5; the paper has 1-5.")] = "1",
     out: Annotated[
         Path | None, typer.Option(help="Directory of the runs; a new one in ./runs by default.")
     ] = None,
 ) -> None:
-    """Run several methods under the same participation, data and batches, and print a table."""
+    """Run several methods under the same participation, data and batches, and print a table.
+
+    With --out of an earlier comparison, what is done is kept and what was interrupted goes on.
+    """
     from simulations.report.presentation import present  # noqa: PLC0415 -- matplotlib takes a second
 
     with sentences():
@@ -94,8 +103,8 @@ def compare(
             _variant(values, parent, method, seed)
             for seed, method in product(seed_list(seeds), method_list(methods))
         ]
-        outcomes = run_all(configs, resources(), console, where=parent)
-        paths = [Path(config.run_dir) for config in configs[: len(outcomes)]]
+        outcomes = run_missing(configs, resources(), console, where=parent)
+        paths = [Path(config.run_dir) for config in configs]
         present(paths, parent, console, kinds=COMPARED)
         end(outcomes)
 

@@ -7,6 +7,8 @@ Flower's built-in FedAvg nothing of the plugin is in between.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from flwr.app import (
     ArrayRecord,
     ConfigRecord,
@@ -16,24 +18,30 @@ from flwr.app import (
     MessageType,
     MetricRecord,
     RecordDict,
+    UserConfigValue,
 )
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
 from flwr.common.constant import ErrorCode
 
-from fedau_flwr import FedAUMod
+from fedau_flwr import FedAUMod, SecureSumMod
 from fedau_flwr.availability import answer_identity
-from fedau_flwr.contribution import decode_all, encode
 from fedau_flwr.host import Host
 from fedau_flwr.mod import refuse
 from fedau_flwr.protocol import HOSTED, LABEL_RECORD, Refusal
+from fedau_flwr.records import decode_all, encode
 from simulations.config import RunConfig
 from simulations.real import client as real
 from simulations.worker import STATES, Worker, worker_for
 
 
+@lru_cache(maxsize=1)
+def _worker_of(run_config: tuple[tuple[str, UserConfigValue], ...]) -> Worker:
+    return worker_for(RunConfig.parse(dict(run_config)))
+
+
 def _worker(context: Context) -> Worker:
-    return worker_for(RunConfig.parse(context.run_config))
+    return _worker_of(tuple(context.run_config.items()))
 
 
 def participate(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -54,7 +62,14 @@ def participate(message: Message, context: Context, call_next: ClientAppCallable
     return mod(message, context, call_next)
 
 
-app = ClientApp(mods=[participate])
+def mask(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+    """Let nothing leave this node but its part of a secure sum, if the run has one."""
+    if not context.run_config["secure-sum"]:
+        return call_next(message, context)
+    return SecureSumMod()(message, context, call_next)
+
+
+app = ClientApp(mods=[mask, participate])
 app.query()(answer_identity)
 
 

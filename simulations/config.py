@@ -20,6 +20,9 @@ from simulations.data.spec import DATASETS, METHODS, DataError, DatasetSpec, dat
 from simulations.patterns import PATTERNS
 
 AUGMENTATIONS = ("per-image", "per-batch")
+LEAST_SECURE = 3
+"""The fewest SuperNodes with which a secure sum hides anything."""
+
 RUNS = Path("~/.fedau/runs")
 """Where runs go if nobody says otherwise: the app itself works in a copy of the clone."""
 
@@ -73,6 +76,10 @@ class RunConfig:
     reply_loss: float = _key(
         0.0, "Probability that a train reply never arrives, in [0, 1); the paper has 0."
     )
+    secure_sum: bool = _key(
+        False, "Let the server see nothing but masked vectors and their sum; every method but "
+        f"fedavg, at least {LEAST_SECURE} SuperNodes."
+    )  # fmt: skip
     trace: str = _key("", "Absolute path of a .csv or .npy file, for the pattern trace.")
     train_samples: int = _key(0, "Training samples of the synthetic data set; 0 is its own number.")
     test_samples: int = _key(0, "Test samples of the synthetic data set; 0 is its own number.")
@@ -127,6 +134,10 @@ class RunConfig:
         _check("reply_loss", self.reply_loss, 0 <= self.reply_loss < 1, "in [0, 1)")
         _check("server_lr", self.server_lr, not (self.server_lr and self.method == "fedavg"),
                "0 for fedavg, which has no global step size")  # fmt: skip
+        _check("groups", self.groups, not (self.groups and self.secure_sum),
+               "empty with secure-sum: a group's label would leave in clear")  # fmt: skip
+        _check("secure_sum", self.secure_sum, not (self.secure_sum and self.method == "fedavg"),
+               "false for fedavg, whose clients send more than what is summed")  # fmt: skip
         for name in ("trace", "data_dir", "run_dir"):
             path = Path(getattr(self, name)).expanduser()
             _check(name, getattr(self, name), not getattr(self, name) or path.is_absolute(),
@@ -150,6 +161,15 @@ class RunConfig:
     def to_dict(self) -> dict[str, Any]:
         """Return all values by key."""
         return {key_of(item.name): getattr(self, item.name) for item in fields(self)}
+
+    def check_nodes(self, nodes: int) -> None:
+        """Refuse a secure sum over too few SuperNodes to hide anyone's part."""
+        if self.secure_sum and nodes < LEAST_SECURE:
+            raise ConfigError(
+                f"secure-sum is true, which needs at least {LEAST_SECURE} SuperNodes to hide among,"
+                f" but there are {nodes}: set clients-per-node to 1, or to a number that leaves "
+                "more."
+            )
 
     def same_training(self, other: RunConfig) -> None:
         """Raise `ConfigError` unless a run of `other` can go on with these settings."""

@@ -15,6 +15,9 @@ from simulations.data.spec import DataError
 from simulations.failures import RunFailure
 from simulations.summary import label
 
+SECURE = "+secure"
+"""What the name of a method ends with where the sum is secure."""
+
 FAILED, USER_ERROR, INTERRUPTED = 1, 2, 130
 
 
@@ -47,7 +50,12 @@ def end(outcomes: list[dict[str, Any]]) -> None:
 
 
 def method_settings(text: str) -> dict[str, Any]:
-    """Return the keys of the run config that a method means: fedau:K has its cutoff, 0 is none."""
+    """Return the keys of the run config that a method means.
+
+    ``fedau:K`` has its cutoff, 0 is none; ``+secure`` at the end makes the sum secure.
+    """
+    if text.endswith(SECURE):
+        return {**method_settings(text.removesuffix(SECURE)), "secure_sum": True}
     name, colon, cutoff = text.partition(":")
     if not colon:
         return {"method": name}
@@ -79,4 +87,4 @@ def seed_list(text: str) -> list[int]:
 def run_name(config: RunConfig) -> str:
     """Return the name of a run's directory among runs that differ in method and seed."""
     folder = label(config).replace(" K=", "-").replace("∞", "infinity")
-    return f"{folder}-seed{config.seed}"
+    return f"{folder}{SECURE if config.secure_sum else ''}-seed{config.seed}"

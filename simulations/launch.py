@@ -129,6 +129,7 @@ def run_all(
     """Run one after the other on one SuperLink and return the outcomes, up to one that stopped."""
     configs = list(configs)
     for config in configs:
+        config.check_nodes(resources.nodes(config))
         check(config)
     superlink = resources.superlink(configs[0].device)
     console.print(f"The results go to {where}.", highlight=False, soft_wrap=True)

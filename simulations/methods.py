@@ -7,9 +7,12 @@ from typing import Any
 
 from flwr.serverapp.strategy import FedAvg, Strategy
 
-from fedau_flwr import MIFA, FedAU, FedVARP
+from fedau_flwr import MIFA, FedAU, FedVARP, SecureSum
 from fedau_flwr.availability import AvailabilityGrid, HostGrid
-from simulations.config import RunConfig
+from simulations.config import LEAST_SECURE, RunConfig
+
+TIMEOUT = 24 * 3600.0
+"""Seconds after which a simulated node is given up; a slow machine is no failure."""
 
 
 def build_strategy(config: RunConfig, grid: AvailabilityGrid | None = None) -> Strategy:
@@ -23,14 +26,23 @@ def build_strategy(config: RunConfig, grid: AvailabilityGrid | None = None) -> S
         "num_clients": config.clients,
         "server_learning_rate": config.global_lr,
     }
+    least = 1
+    if config.secure_sum:
+        timeout = TIMEOUT if grid else config.round_deadline
+        least = LEAST_SECURE
+        options["summation"] = SecureSum(
+            min_cohort=least, exchange_timeout=timeout, seed=config.seed
+        )
     if grid is None:
         options |= {
             "round_timeout": config.round_deadline,
-            "min_available_nodes": 1,
+            "min_available_nodes": least,
         }
         if config.groups:
             options |= {"groups": config.group_sizes, "group_cutoff": config.cutoff or None}
     else:
+        if config.secure_sum:
+            config.check_nodes(len(grid.everyone().get_node_ids()))
         options |= {
             "client_numbers": grid.client_numbers,
             "hosts": grid.roster if isinstance(grid, HostGrid) else None,

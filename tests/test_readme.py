@@ -1,9 +1,12 @@
 """The README's example and numbers are what it says they are."""
 
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -35,3 +38,18 @@ def test_the_tables_of_the_demo_are_the_generated_ones():
     accuracy, _, classes = re.findall(r"(?:^\|.*\n)+", tables, re.MULTILINE)
     assert accuracy in README
     assert classes in README
+
+
+def test_the_table_of_the_benchmark_is_the_generated_one():
+    results = ROOT / "simulations" / "results" / "bench"
+    assert (results / "bench.md").read_text(encoding="utf-8") in README
+    rows = json.loads((results / "bench.json").read_text(encoding="utf-8"))["rows"]
+    for row in rows:
+        line = next(line for line in README.splitlines() if line.startswith(f"| {row['text']} |"))
+        assert float(line.split("|")[2].split()[0]) == pytest.approx(row["value"], abs=0.005)
+        assert line.endswith(" met |" if row["met"] else " missed |")
+    memory = next(row for row in rows if row["key"] == "scale")["details"]
+    many, few = (round(memory[f"server-megabytes-{clients}"]) for clients in (100_000, 250))
+    assert (
+        f"100,000 clients the server process holds {many} MB, at 250 it holds {few} MB." in README
+    )

@@ -6,7 +6,7 @@ from flwr.app import Context, Error, Message, MetricRecord, RecordDict
 from flwr.common.constant import ErrorCode
 
 from fedau_flwr import FedAUMod, FedAUWeighting, UnitWeighting
-from fedau_flwr.contribution import decode_all, encode
+from fedau_flwr.records import decode_all, encode
 from simulations.config import ConfigError, RunConfig
 from simulations.data.spec import DataError
 from simulations.real.data import node_samples

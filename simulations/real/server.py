@@ -19,8 +19,8 @@ from flwr.app import ConfigRecord, Message
 from flwr.serverapp import Grid
 
 from fedau_flwr import FedAU
-from fedau_flwr.contribution import decode_all, encode
 from fedau_flwr.delivery import PunctualGrid
+from fedau_flwr.records import decode_all, encode
 from fedau_flwr.report import RoundReport
 from simulations.checkpoint import load_checkpoint, save_checkpoint
 from simulations.config import ConfigError, RunConfig

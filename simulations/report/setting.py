@@ -41,6 +41,7 @@ class Setting:
     server_lr: float = _named("η", within=("dataset", "method"))
     augmentation: str = _named("augmentation")
     reply_loss: float = _named("reply loss")
+    secure_sum: bool = _named("secure sum")
     trace: str = _named("trace")
     train_samples: int = _named("train samples", within=("dataset",))
     test_samples: int = _named("test samples", within=("dataset",))

@@ -100,12 +100,47 @@ def test_compare_prints_and_draws_methods_and_classes(fedau, tmp_path):
         assert (tmp_path / "all" / f"{plot}-synthetic-bernoulli.png").stat().st_size > 1000
 
 
+def test_compare_tells_a_secure_sum_from_a_plain_one(fedau, tmp_path):
+    line = f"compare {TINY} --clients-per-node 1 --methods fedau,fedau+secure,fedavg --out all"
+    result = fedau(line)
+    assert result.exit_code == 0, result.output
+    assert RunDirectory(tmp_path / "all" / "fedau-50+secure-seed1").config().secure_sum
+    for secure in ("False", "True"):
+        assert len(re.findall(rf" {secure} +fedau K=50 ", result.output)) == 2, result.output
+        plot = tmp_path / "all" / f"curves-synthetic-bernoulli-secure-sum-{secure}.png"
+        assert plot.stat().st_size > 1000
+
+
+@pytest.mark.parametrize("packing", ["--workers 2", "--clients-per-node 10"])
+def test_a_secure_sum_over_two_nodes_is_refused_before_anything_starts(packing, fedau, tmp_path):
+    result = fedau(f"run {TINY} --secure-sum {packing} --run-dir here")
+    assert result.exit_code == 2
+    assert "secure-sum is true, which needs at least 3 SuperNodes" in " ".join(
+        result.output.split()
+    )
+    assert not (tmp_path / "here").exists()
+
+
 def test_compare_ends_when_a_run_is_stopped(fedau, tmp_path, monkeypatch):
     monkeypatch.setattr(InProcessLink, "stop_method", "mifa")
     result = fedau(f"compare {TINY} --methods mifa,fedavg --out all")
     assert result.exit_code == 130
     runs = [path.name for path in (tmp_path / "all").iterdir() if path.is_dir()]
     assert runs == ["mifa-seed1"]
+
+
+def test_compare_goes_on_where_it_was_stopped_and_keeps_what_is_done(fedau, tmp_path, monkeypatch):
+    line = f"compare {TINY} --methods fedau,mifa,fedavg --out all"
+    with monkeypatch.context() as stopping:
+        stopping.setattr(InProcessLink, "stop_method", "mifa")
+        assert fedau(line).exit_code == 130
+    done = (tmp_path / "all" / "fedau-50-seed1" / "metrics.jsonl").stat()
+    result = fedau(line)
+    assert result.exit_code == 0, result.output
+    assert "1 of 3 runs are done already." in result.output
+    assert (tmp_path / "all" / "fedau-50-seed1" / "metrics.jsonl").stat() == done
+    for name in ("fedau-50", "mifa", "fedavg"):
+        assert RunDirectory(tmp_path / "all" / f"{name}-seed1").metrics()[-1]["round"] == 4
 
 
 def test_a_failed_run_is_one_sentence_and_code_1(fedau):
@@ -137,7 +172,8 @@ def test_a_failed_run_is_one_sentence_and_code_1(fedau):
         ("compare --seeds 3-1", "seeds is '3-1', but must name at least one."),
         ("compare --methods mifa:5", "methods has 'mifa:5', but a cutoff goes with fedau"),
         ("resume nowhere", "run-dir is '{here}/nowhere', but must be the directory of a run"),
-        ("data prepare mnist", "Error: dataset is 'mnist', but must be one of svhn, "),
+        ("bench --out table.md", "out is 'table.md', but must be the name of a .json file."),
+        ("data prepare mnist", "dataset is 'mnist', but must be one of svhn, "),
     ],
 )
 def test_mistakes_are_one_sentence_and_code_2(fedau, tmp_path, line, sentence):

@@ -97,6 +97,64 @@ def test_resume_with_another_packing(runs, method, tmp_path):
     assert_same(model_of(runs(method, 0)), model_of(whole), atol=FLOAT32_SUM)
 
 
+@pytest.mark.parametrize("per_node", [1, 4])
+@pytest.mark.parametrize("method", ["fedau", "mifa", "average-participating"])
+def test_a_secure_sum_gives_the_same_model_to_the_rounding_of_the_grid(method, per_node, tmp_path):
+    settings = {
+        "method": method,
+        "clients_per_node": per_node,
+        "mean_participation": 0.8,
+        "alpha_participation": 1e3,
+        "num_server_rounds": 6,
+    }
+    plain = run(tiny(tmp_path, "plain", **settings))
+    secure = run(tiny(tmp_path, "secure", **settings, secure_sum=True))
+    with np.load(plain.participation_file) as left, np.load(secure.participation_file) as right:
+        np.testing.assert_array_equal(left["counted"], right["counted"])
+        assert left["counted"].sum() > 40
+    # Each of 14 contributions is off by less than a step of 2^-18 at most, in each of 6 rounds, and
+    # what follows from it.
+    one, other = model_of(plain), model_of(secure)
+    assert_same(one, other, atol=14 * 6 * 2.0**-18)
+    assert not all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def test_a_secure_run_resumes_bit_for_bit(tmp_path):
+    settings = {"clients_per_node": 1, "mean_participation": 0.8, "secure_sum": True}
+    straight = run(tiny(tmp_path, "straight", **settings, num_server_rounds=8))
+    run(tiny(tmp_path, "half", **settings, num_server_rounds=4))
+    whole = run(tiny(tmp_path, "half", **settings, num_server_rounds=8, resume=True))
+    assert_same(model_of(straight), model_of(whole))
+
+
+def test_a_secure_sum_needs_nodes_to_hide_among(tmp_path):
+    with pytest.raises(
+        ConfigError, match="needs at least 3 SuperNodes to hide among, but there are 2"
+    ):
+        run(tiny(tmp_path, "secure", secure_sum=True), nodes=2)
+
+
+def test_rounds_too_thin_for_a_secure_sum_count_nobody_and_do_not_end_the_run(tmp_path):
+    config = tiny(
+        tmp_path,
+        "thin",
+        secure_sum=True,
+        clients_per_node=1,
+        mean_participation=0.04,
+        alpha_participation=1e3,
+        num_server_rounds=80,
+    )
+    process = open_experiment(config).process
+    numbers = np.array([process.active(t).sum() for t in range(80)])
+    thin = (numbers > 0) & (numbers < 3)
+    assert thin.sum() > loop.UNCOUNTED_ROUNDS
+    directory = run(config)
+    assert directory.outcome()["status"] == "finished"
+    with np.load(directory.participation_file) as file:
+        assert file["participated"].sum() == numbers.sum()
+        assert file["counted"].sum() == numbers[numbers >= 3].sum()
+
+
 def test_a_run_leaves_its_results(runs):
     directory = runs("fedau", 0)
     config = directory.config()

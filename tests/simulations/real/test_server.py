@@ -79,6 +79,18 @@ def test_every_round_is_that_of_the_formula(config, tmp_path):
         np.testing.assert_allclose(value, start[name] + step, rtol=1e-5, atol=1e-7)
 
 
+def test_a_secure_sum_gives_the_same_model_to_the_rounding_of_the_grid(config, tmp_path):
+    plain = run_federation(federation(config, tmp_path / "a"), config)
+    masked = replace(config, secure_sum=True, run_dir=str(tmp_path / "masked"))
+    grid = federation(masked, tmp_path / "b")
+    secure = run_federation(grid, masked)
+    for name, value in model(plain).items():
+        # Three contributions are off by a step of 2^-18 at most, in each of three rounds.
+        np.testing.assert_allclose(model(secure)[name], value, atol=NODES * 3 * 2.0**-18)
+    assert exposed(secure)["fedau_participations_total"] == 3 * NODES
+    assert len(grid.received) == 4 * 3 * NODES, "four exchanges in each of three rounds"
+
+
 def test_a_node_that_is_silent_is_an_absentee_and_says_so_in_the_metrics(config, tmp_path):
     grid = federation(config, tmp_path)
     grid.silent = {list(grid.get_node_ids())[1]}
