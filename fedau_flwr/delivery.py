@@ -2,21 +2,27 @@
 
 Flower's grid of a deployment looks for replies every three seconds, and when the upload of one
 reply broke off it waits minutes for the missing part, with all others behind it. Here each
-reply is fetched on its own, and one that does not come in time is left behind.
+reply is fetched on its own, and one that does not come in time is left behind. So is one that
+cannot be read, which Flower notices only here, and one in another node's name.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Iterable
 from concurrent.futures import Future, wait
 from threading import Semaphore, Thread
 
+import httpx
 from flwr.app import Message
+from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
 from .forwarding import ForwardingGrid
+
+log = logging.getLogger("flwr.fedau")
 
 _PULLS_AT_ONCE = 16
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5
@@ -45,7 +51,10 @@ def send_and_receive(
     grid: Grid, messages: Iterable[Message], timeout: float | None = None
 ) -> list[Message]:
     """Send messages over `grid` and return the replies that arrive within `timeout` seconds."""
-    waiting = {message_id for message_id in grid.push_messages(messages) if message_id}
+    messages = list(messages)
+    ids = grid.push_messages(messages)
+    asked = {i: m.metadata.dst_node_id for i, m in zip(ids, messages, strict=True) if i}
+    waiting = set(asked)
     deadline = math.inf if timeout is None else time.monotonic() + timeout
     replies: list[Message] = []
     pulls: dict[Future[list[Message]], str] = {}
@@ -56,9 +65,13 @@ def send_and_receive(
             pulls[_pull(grid, message_id, slots)] = message_id
         # Not longer: pulls that block must not keep us from looking for the other replies.
         done, _ = wait(pulls, timeout=_LONGEST_PAUSE)
-        arrived = {pulls.pop(pull): pull.result() for pull in done}
-        found = {message_id for message_id, pulled in arrived.items() if pulled}
-        replies += [reply for pulled in arrived.values() for reply in pulled]
+        found = set()
+        for pull in done:
+            message_id = pulls.pop(pull)
+            arrived = _arrived(pull, asked[message_id])
+            if arrived is not None:
+                found.add(message_id)
+                replies += arrived
         waiting -= found
         if time.monotonic() >= deadline:
             break
@@ -67,6 +80,31 @@ def send_and_receive(
             least = len(waiting) / _PULLS_PER_SECOND
             time.sleep(min(max(pause, least), max(deadline - time.monotonic(), 0)))
     return replies
+
+
+def _arrived(pull: Future[list[Message]], node: int) -> list[Message] | None:
+    """Return the reply of `node`, nothing if it is of no use, None if it is still to come."""
+    try:
+        pulled = pull.result()
+    except (OSError, httpx.HTTPError, httpx.StreamError):
+        raise  # the SuperLink, not what a node has sent
+    except Exception as error:
+        what = " ".join(f"{type(error).__name__}: {error}".split())[:500]
+        log.warning("Rejected the reply of node %d: it cannot be read (%s).", node, what)
+        return []
+    if not pulled:
+        return None
+    honest = [reply for reply in pulled if _sender(reply, node) == node]
+    if len(honest) < len(pulled):
+        log.warning("Rejected the reply of node %d: it is in the name of another.", node)
+    return honest
+
+
+def _sender(reply: Message, node: int) -> int:
+    # For a reply whose upload broke off, Flower puts an error of its own in the place of it.
+    if reply.has_error() and reply.error.code == ErrorCode.MESSAGE_UNAVAILABLE:
+        return node
+    return reply.metadata.src_node_id
 
 
 def _pull(grid: Grid, message_id: str, slots: Semaphore) -> Future[list[Message]]:

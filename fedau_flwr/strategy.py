@@ -356,7 +356,9 @@ class FedAU(FedAvg):
         )
         self.last_round = report
         for node, reason in result.rejected.items():
-            log.warning("Rejected the reply of node %d: %s.", node, reason.rstrip("."))
+            # The words may be the client's own, of any length and with lines of their own.
+            said = " ".join(reason.split())[:500].rstrip(".")
+            log.warning("Rejected the reply of node %d: %s.", node, said)
 
     def _metrics(self, result: Sum) -> MetricRecord | None:
         """Return the plain mean of reported metrics, or what the user's function makes of them."""
@@ -366,7 +368,7 @@ class FedAU(FedAvg):
             record.metric_records["metrics"][self.weighted_by_key] = 1.0
         try:
             return self.train_metrics_aggr_fn(result.metrics, self.weighted_by_key)
-        except (KeyError, ValueError) as odd:
+        except (KeyError, TypeError, ValueError) as odd:
             log.warning("Reported metrics are ignored, since replies differ in them: %s.", odd)
             return None
 

@@ -9,9 +9,11 @@ who took part is known to the server, and no probability is known to anyone. Eve
 therefore charged in full, for a client that takes part in all of them.
 """
 
+import os
 from collections import Counter
 from collections.abc import Mapping
 from math import isfinite
+from pathlib import Path
 
 from flwr.supercore.privacy_accounting import (
     GaussianPrivacyEvent,
@@ -29,20 +31,25 @@ class PrivacyBudget:
     ----------
     epsilon, delta : float
         The guarantee that the whole training must keep.
+    journal : Path | None (default: None)
+        A file of this training's own, which gets a line before each sum is released. A checkpoint
+        knows nothing of the rounds after it, whose models were seen all the same; with a journal a
+        training that was interrupted remembers them.
 
     Examples
     --------
     ``if not budget.allows(z): stop`` before a round, ``budget.charge(z)`` once its sum is released.
     """
 
-    def __init__(self, epsilon: float, delta: float) -> None:
+    def __init__(self, epsilon: float, delta: float, *, journal: Path | None = None) -> None:
         if not isfinite(epsilon) or epsilon <= 0:
             raise ValueError(f"epsilon={epsilon} must be positive and finite.")
         if not 0 < delta < 1:
             raise ValueError(f"delta={delta} must be strictly between 0 and 1.")
         self.epsilon = epsilon
         self.delta = delta
-        self._rounds: Counter[float] = Counter()
+        self._journal = journal
+        self._rounds: Counter[float] = self._written()
         self._accountant()
 
     @property
@@ -55,7 +62,13 @@ class PrivacyBudget:
         return self._allows(noise_multiplier, 1)
 
     def charge(self, noise_multiplier: float) -> None:
-        """Account for one released sum."""
+        """Account for one sum that is about to be released."""
+        if self._journal is not None:
+            self._journal.parent.mkdir(parents=True, exist_ok=True)
+            with self._journal.open("a", encoding="ascii") as file:
+                file.write(f"{noise_multiplier!r}\n")
+                file.flush()
+                os.fsync(file.fileno())
         self._rounds[noise_multiplier] += 1
 
     def rounds(self, noise_multiplier: float) -> int:
@@ -76,8 +89,21 @@ class PrivacyBudget:
         return {repr(noise): count for noise, count in self._rounds.items()}
 
     def restore(self, state: Mapping[str, int]) -> None:
-        """Go on from a checkpoint."""
-        self._rounds = Counter({float(noise): count for noise, count in state.items()})
+        """Go on from a checkpoint, and from what the journal has beyond it."""
+        saved = Counter({float(noise): count for noise, count in state.items()})
+        self._rounds = saved | self._written()
+
+    def _written(self) -> Counter[float]:
+        """Return the rounds in the journal."""
+        if self._journal is None or not self._journal.exists():
+            return Counter()
+        lines = self._journal.read_text(encoding="ascii", errors="replace").split()
+        try:
+            return Counter(float(line) for line in lines)
+        except ValueError:
+            raise ValueError(
+                f"journal is {str(self._journal)!r}, but must hold a noise multiplier per line."
+            ) from None
 
     def _allows(self, noise_multiplier: float, rounds: int) -> bool:
         return self._epsilon(self._rounds + Counter({noise_multiplier: rounds})) <= self.epsilon

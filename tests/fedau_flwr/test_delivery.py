@@ -81,6 +81,39 @@ def test_errors_of_the_grid_are_raised(grid):
         send_and_receive(grid, asked, 5)
 
 
+@pytest.mark.parametrize("error", [ValueError("no JSON\nat all"), KeyError("data")])
+def test_a_reply_that_cannot_be_read_is_left_out(grid, caplog, error):
+    asked, pull = messages(grid), grid.pull_messages
+
+    def unreadable(message_ids):
+        if grid.senders[message_ids[0]] == 2:
+            raise error
+        return pull(message_ids)
+
+    grid.pull_messages = unreadable
+    assert senders(grid, send_and_receive(grid, asked, 60)) == [0, 1, 3]
+    (said,) = caplog.messages
+    node = asked[2].metadata.dst_node_id
+    assert said.startswith(f"Rejected the reply of node {node}: it cannot be read (")
+    assert "\n" not in said
+
+
+def test_a_reply_in_the_name_of_another_node_is_left_out(grid, caplog):
+    asked, pull = messages(grid), grid.pull_messages
+
+    def forged(message_ids):
+        replies = list(pull(message_ids))
+        if grid.senders[message_ids[0]] == 3:
+            for reply in replies:
+                vars(reply.metadata)["_src_node_id"] = asked[1].metadata.dst_node_id
+        return replies
+
+    grid.pull_messages = forged
+    assert senders(grid, send_and_receive(grid, asked, 60)) == [0, 1, 2]
+    node = asked[3].metadata.dst_node_id
+    assert caplog.messages == [f"Rejected the reply of node {node}: it is in the name of another."]
+
+
 def test_flowers_loop_keeps_its_deadline(grid):
     grid.stuck = {0}
     strategy = FedAU(num_clients=4)

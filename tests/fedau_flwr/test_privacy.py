@@ -249,3 +249,22 @@ def test_without_the_extra_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "dp_accounting", None)
     with pytest.raises(ImportError, match=r"pip install 'fedau-flwr\[privacy\]'"):
         PrivacyBudget(1.0, 1e-5)
+
+
+def test_a_journal_remembers_the_rounds_that_no_checkpoint_has(tmp_path):
+    path = tmp_path / "new" / "spent.txt"
+    budget = PrivacyBudget(8.0, 1e-5, journal=path)
+    budget.charge(4.0)
+    checkpoint = budget.state()
+    budget.charge(4.0)
+    budget.charge(5.0)
+    after_crash = PrivacyBudget(8.0, 1e-5, journal=path)
+    assert after_crash.spent == budget.spent
+    after_crash.restore(checkpoint)
+    assert after_crash.state() == {"4.0": 2, "5.0": 1}
+    forgetful = PrivacyBudget(8.0, 1e-5)
+    forgetful.restore(checkpoint)
+    assert forgetful.spent < budget.spent
+    path.write_text("4.0\nmuch\n")
+    with pytest.raises(ValueError, match="must hold a noise multiplier per line"):
+        PrivacyBudget(8.0, 1e-5, journal=path)

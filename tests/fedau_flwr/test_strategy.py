@@ -329,6 +329,32 @@ def test_reported_metrics_are_averaged_plainly():
     assert dict(grid.metrics) == {"train_loss": 0.25}
 
 
+def test_metrics_that_do_not_fit_together_are_left_out(caplog):
+    app = training_app(towards([1.0, 2.0]), [FedAUMod(report=("train_loss",))])
+    grid = Federation(app, 2)
+    strategy, model = FedAU(num_clients=2), record(x=f32(0))
+    replies = list(grid.send_and_receive(strategy.configure_train(1, model, ConfigRecord(), grid)))
+    replies[1].content["metrics"]["train_loss"] = [0.5]
+    after, metrics = strategy.aggregate_train(1, replies)
+    assert metrics is None
+    assert after is not None
+    assert "Reported metrics are ignored, since replies differ in them" in caplog.text
+
+
+def test_a_reason_that_a_client_gives_is_one_short_line_of_the_log(caplog):
+    app = training_app(towards([1.0, 2.0]))
+    grid = Federation(app, 2)
+    strategy, model = FedAU(num_clients=2), record(x=f32(0))
+    replies = list(grid.send_and_receive(strategy.configure_train(1, model, ConfigRecord(), grid)))
+    reason = "no\nRound 9: 99 counted" + 1000 * "!"
+    replies[1] = Message(Error(0, reason), reply_to=replies[1])
+    vars(replies[1].metadata)["_src_node_id"] = replies[1].metadata.dst_node_id
+    strategy.aggregate_train(1, replies)
+    (said,) = [text for text in caplog.messages if text.startswith("Rejected")]
+    assert "\n" not in said
+    assert len(said) < 600
+
+
 def test_groups_live_on_the_server():
     app = training_app(lambda client, arrays, r: {"x": arrays["x"] + 1})
     grid = Federation(app, 3)
