@@ -7,18 +7,10 @@ import os
 import signal
 import subprocess
 import time
-from dataclasses import dataclass
+
+from simulations.process_table import Listed, process_table
 
 GRACE_SECONDS = 15.0
-
-
-@dataclass(frozen=True)
-class _Process:
-    """A process; its start tells it from a later one of the same number."""
-
-    pid: int
-    parent: int
-    started: str
 
 
 class ProcessTree:
@@ -30,12 +22,12 @@ class ProcessTree:
 
     def __init__(self, root: subprocess.Popen[bytes]) -> None:
         self.root = root
-        self._seen: set[_Process] = set()
+        self._seen: set[Listed] = set()
 
     def observe(self) -> None:
         """Note what the program has started by now."""
-        children: dict[int, list[_Process]] = {}
-        now = _processes()
+        children: dict[int, list[Listed]] = {}
+        now = list(process_table().values())
         for process in now:
             children.setdefault(process.parent, []).append(process)
         ahead = [self.root.pid, *(process.pid for process in self._alive(now))]
@@ -46,7 +38,7 @@ class ProcessTree:
 
     def alive(self) -> list[int]:
         """Return the descendants that have not ended."""
-        return sorted(process.pid for process in self._alive(_processes()))
+        return sorted(process.pid for process in self._alive(list(process_table().values())))
 
     def end(self) -> None:
         """End the program and its descendants; what does not go within the grace is killed."""
@@ -65,24 +57,11 @@ class ProcessTree:
         while self.alive() and time.monotonic() < deadline + GRACE_SECONDS:
             time.sleep(0.1)
 
-    def _knows(self, process: _Process) -> bool:
+    def _knows(self, process: Listed) -> bool:
         return any((p.pid, p.started) == (process.pid, process.started) for p in self._seen)
 
-    def _alive(self, now: list[_Process]) -> list[_Process]:
+    def _alive(self, now: list[Listed]) -> list[Listed]:
         return [process for process in now if self._knows(process)]
-
-
-def _processes() -> list[_Process]:
-    """Return all processes of this machine that have not ended."""
-    listing = subprocess.run(
-        ["ps", "-A", "-o", "pid=,ppid=,stat=,lstart="], capture_output=True, text=True, check=True
-    )
-    rows = [line.split(maxsplit=3) for line in listing.stdout.splitlines()]
-    return [
-        _Process(int(pid), int(parent), started)
-        for pid, parent, state, started in rows
-        if not state.startswith("Z")
-    ]
 
 
 def _signal(pids: list[int], number: signal.Signals) -> None:

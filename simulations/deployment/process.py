@@ -9,6 +9,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from simulations.process_table import process_table
+
 
 def flower_environment(home: Path, extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the environment of a Flower program whose settings and apps live in ``home``.
@@ -30,18 +32,6 @@ def flower_environment(home: Path, extra: Mapping[str, str] | None = None) -> di
         "PYTHONUNBUFFERED": "1",
     }
     return environment | dict(extra or {})
-
-
-def process_table() -> dict[int, tuple[int, str]]:
-    """Return parent and command line of every process that we may see."""
-    listing = subprocess.run(
-        ["ps", "-A", "-ww", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
-    )
-    table = {}
-    for line in listing.stdout.splitlines():
-        pid, parent, *command = line.split(maxsplit=2)
-        table[int(pid)] = (int(parent), "".join(command))
-    return table
 
 
 class Process:
@@ -149,11 +139,11 @@ class Process:
             told = [f"--parent-pid {pid} " for pid in parents]
             children = {
                 pid
-                for pid, (parent, command) in table.items()
-                if parent in parents or any(text in f"{command} " for text in told)
+                for pid, listed in table.items()
+                if listed.parent in parents or any(text in f"{listed.command} " for text in told)
             }
             parents = children - found.keys()
-            found |= {pid: table[pid][1] for pid in parents}
+            found |= {pid: table[pid].command for pid in parents}
         return found
 
     def kill(self) -> None:
@@ -192,11 +182,10 @@ def stop_together(processes: Sequence[Process], *, timeout: float = 10.0) -> Non
 def still_running(processes: Mapping[int, str]) -> list[int]:
     """Return which of ``processes``, given by id and command line, have not ended.
 
-    The command line tells a process from a later one that got its number, and from a dead one
-    that nobody has asked about yet.
+    The command line tells a process from a later one that got its number.
     """
     table = process_table()
-    return [pid for pid, command in processes.items() if table.get(pid, (0, ""))[1] == command]
+    return [pid for pid, args in processes.items() if pid in table and table[pid].command == args]
 
 
 def signal_all(processes: Mapping[int, str], number: signal.Signals) -> None:

@@ -12,7 +12,11 @@ from simulations.deployment.process import flower_environment, still_running
 from tests.deployment.history import last_version
 
 SECONDS = 90
-PROGRAM = "from fedau_flwr.cli import main; main()"
+# A program in the background of a script ignores SIGINT, and so does what pytest starts from there.
+PROGRAM = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "from fedau_flwr.cli import main; main()"
+)
 SETTINGS = (
     "num-server-rounds=2 train-samples=100 test-samples=50 checkpoint-every=1 evaluate-every=1"
 )
