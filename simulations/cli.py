@@ -17,6 +17,7 @@ from simulations.data.command import app as data_app
 from simulations.data.spec import METHODS
 from simulations.deployment import command as deployment
 from simulations.invocation import (
+    distinct,
     end,
     method_list,
     method_settings,
@@ -99,10 +100,10 @@ def compare(
     with sentences():
         console = Console()
         parent = (out or new_directory("compare")).expanduser().resolve()
-        configs = [
+        configs = distinct(
             _variant(values, parent, method, seed)
             for seed, method in product(seed_list(seeds), method_list(methods))
-        ]
+        )
         outcomes = run_missing(configs, resources(), console, where=parent)
         paths = [Path(config.run_dir) for config in configs]
         present(paths, parent, console, kinds=COMPARED)

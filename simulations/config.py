@@ -80,7 +80,10 @@ class RunConfig:
         False, "Let the server see nothing but masked vectors and their sum; every method but "
         f"fedavg, at least {LEAST_SECURE} SuperNodes."
     )  # fmt: skip
-    trace: str = _key("", "Absolute path of a .csv or .npy file, for the pattern trace.")
+    trace: str = _key(
+        "", "Absolute path of a .csv or .npy file, for the pattern trace, which begins "
+        "again after its last round."
+    )  # fmt: skip
     train_samples: int = _key(0, "Training samples of the synthetic data set; 0 is its own number.")
     test_samples: int = _key(0, "Test samples of the synthetic data set; 0 is its own number.")
     evaluate_every: int = _key(
@@ -89,8 +92,8 @@ class RunConfig:
     )  # fmt: skip
     checkpoint_every: int = _key(0, "Rounds between checkpoints; 0 is a twentieth of the rounds.")
     clients_per_node: int = _key(
-        0, "Clients hosted by one SuperNode; 0 spreads them over the SuperNodes that there are, "
-        "one per worker."
+        0, "Clients hosted by one SuperNode; 0, or auto on the command line, spreads them over "
+        "the SuperNodes that there are, one per worker."
     )  # fmt: skip
     device: str = _key("auto", "Where to train: cpu, cuda, cuda:N, or auto (CUDA if there is any).")
     data_dir: str = _key(
@@ -127,6 +130,8 @@ class RunConfig:
                0 < self.mean_participation <= 1, "in (0, 1]")  # fmt: skip
         _check("min_participation", self.min_participation,
                0 <= self.min_participation <= 1, "in [0, 1]")  # fmt: skip
+        _check("device", self.device, bool(re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device)),
+               "cpu, cuda, cuda:N or auto")  # fmt: skip
         _check("round_deadline", self.round_deadline, self.round_deadline > 0, "above 0")
         _check("groups", self.groups, _are_groups(self.groups), "like phones:1200,tablets:80")
         _check("groups", self.groups, not self.groups or self.method == "fedau",

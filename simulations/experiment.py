@@ -62,7 +62,22 @@ class Experiment:
 
 @lru_cache(maxsize=1)
 def open_experiment(config: RunConfig) -> Experiment:
-    """Return the experiment of `config`; the last one stays resident in this process."""
+    """Return the experiment of `config`; the last one stays resident in this process.
+
+    Raises
+    ------
+    ConfigError
+        If its settings, its data or its trace cannot be used.
+    """
+    try:
+        return _open(config)
+    except ConfigError:
+        raise
+    except (ValueError, OSError) as error:
+        raise ConfigError(str(error)) from None
+
+
+def _open(config: RunConfig) -> Experiment:
     if config.groups:
         raise ConfigError(f"groups is {config.groups!r}, but must be empty in a simulation.")
     spec = config.spec

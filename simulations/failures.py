@@ -20,7 +20,9 @@ def check_replies(replies: Sequence[Message], *, expected: int | None = None) ->
     """
     for reply in replies:
         if reply.has_error() and reply.error.code != ErrorCode.MOD_FAILED_PRECONDITION:
-            reason = " ".join((reply.error.reason or "no reason given").split()).rstrip(".")
+            # Ray puts a whole traceback into the reason; what happened is in its last line.
+            reason = (reply.error.reason or "no reason given").strip().splitlines()[-1]
+            reason = reason[:500].rstrip(".")
             raise RunFailure(f"Node {reply.metadata.src_node_id} failed: {reason}.")
     if expected is not None and len(replies) != expected:
         raise RunFailure(f"{expected - len(replies)} of {expected} nodes did not answer in time.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -13,10 +13,15 @@ import typer
 from simulations.config import ConfigError, RunConfig
 from simulations.data.spec import DataError
 from simulations.failures import RunFailure
+from simulations.launch import stopped
 from simulations.summary import label
 
 SECURE = "+secure"
 """What the name of a method ends with where the sum is secure."""
+
+_WRONG_PLACE = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError,
+                PermissionError)  # fmt: skip
+"""What comes of a path that the user gave."""
 
 FAILED, USER_ERROR, INTERRUPTED = 1, 2, 130
 
@@ -32,6 +37,10 @@ def sentences() -> Iterator[None]:
     except RunFailure as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(FAILED) from None
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        typer.echo(f"{where}{error.strerror or error}.", err=True)
+        raise typer.Exit(USER_ERROR if isinstance(error, _WRONG_PLACE) else FAILED) from None
     except KeyboardInterrupt:
         typer.echo("Interrupted.", err=True)
         raise typer.Exit(INTERRUPTED) from None
@@ -45,7 +54,7 @@ def new_directory(name: str) -> Path:
 
 def end(outcomes: list[dict[str, Any]]) -> None:
     """Leave with the exit code of an interruption if the last run was stopped."""
-    if outcomes and outcomes[-1]["status"] == "stopped":
+    if outcomes and stopped(outcomes[-1]):
         raise typer.Exit(INTERRUPTED)
 
 
@@ -68,7 +77,7 @@ def method_settings(text: str) -> dict[str, Any]:
 
 def method_list(text: str) -> list[str]:
     """Return the methods of a list with commas."""
-    return [part.strip() for part in text.split(",")]
+    return list(dict.fromkeys(part.strip() for part in text.split(",")))
 
 
 def seed_list(text: str) -> list[int]:
@@ -81,7 +90,12 @@ def seed_list(text: str) -> list[int]:
         seeds += range(int(first), int(last or first) + 1)
     if not seeds:
         raise ConfigError(f"seeds is {text!r}, but must name at least one.")
-    return seeds
+    return list(dict.fromkeys(seeds))
+
+
+def distinct(configs: Iterable[RunConfig]) -> list[RunConfig]:
+    """Return each run once, also if two names mean the same, as fedau and fedau:50 do."""
+    return list({config.run_dir: config for config in configs}.values())
 
 
 def run_name(config: RunConfig) -> str:

@@ -6,7 +6,7 @@ import math
 import os
 import shutil
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,6 +65,9 @@ class Resources:
                 f"gpus-per-client is {self.gpus_per_client:g} and device is {device!r}, but must "
                 "be 0 and cpu: torch sees no GPU on this machine."
             )
+        number = device.removeprefix("cuda:")
+        if number.isdecimal() and int(number) >= count:
+            raise ConfigError(f"device is {device!r}, but must be at most 'cuda:{count - 1}'.")
         if self.gpus_per_client > count:
             raise ConfigError(
                 f"gpus-per-client is {self.gpus_per_client:g}, but must be at most {count}, the "
@@ -85,21 +88,36 @@ class Resources:
         return SuperLink(port=self.port, gpus=self.gpus(device), workers=cores)
 
 
-def check(config: RunConfig) -> None:
-    """Find what is wrong with a run before anything starts; errors are one sentence."""
-    try:
-        open_experiment(config)
-    except ConfigError:
-        raise
-    except (ValueError, OSError) as error:
-        raise ConfigError(str(error)) from None
+def check(config: RunConfig) -> str | None:
+    """Find what is wrong with a run before anything starts; errors are one sentence.
+
+    Returns what is not wrong but worth knowing.
+    """
+    notice = open_experiment(config).split.notice()
+    _check_place(Path(config.run_dir))
     if config.resume:
-        config.same_training(RunDirectory(Path(config.run_dir)).config())
+        run = RunDirectory(Path(config.run_dir))
+        config.same_training(run.config())
+        if (done := run.outcome()["round"]) > config.rounds:
+            raise ConfigError(
+                f"rounds is {config.rounds}, but must be at least {done}, which {run.path} has "
+                "done already."
+            )
     elif (Path(config.run_dir) / "config.toml").exists():
         raise ConfigError(
             f"run-dir is {config.run_dir!r}, but must not hold a run yet: resume that one, or "
             "choose another directory."
         )
+    return notice
+
+
+def _check_place(directory: Path) -> None:
+    """Refuse a directory that cannot be made or written to."""
+    there = next(path for path in (directory, *directory.parents) if path.exists())
+    if not there.is_dir():
+        raise ConfigError(f"run-dir is {str(directory)!r}, but {there} is no directory.")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise ConfigError(f"run-dir is {str(directory)!r}, but {there} is not writable.")
 
 
 @contextmanager
@@ -118,6 +136,11 @@ def orderly_end() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def stopped(outcome: Mapping[str, Any]) -> bool:
+    """Return whether somebody wanted a run to stop, in time or too late for it."""
+    return outcome["status"] == "stopped" or bool(outcome.get("interrupted"))
+
+
 def run_all(
     configs: Iterable[RunConfig],
     resources: Resources,
@@ -128,10 +151,14 @@ def run_all(
 ) -> list[dict[str, Any]]:
     """Run one after the other on one SuperLink and return the outcomes, up to one that stopped."""
     configs = list(configs)
+    notices: dict[str, None] = {}
     for config in configs:
         config.check_nodes(resources.nodes(config))
-        check(config)
+        if notice := check(config):
+            notices[notice] = None
     superlink = resources.superlink(configs[0].device)
+    for notice in notices:
+        console.print(notice, highlight=False, soft_wrap=True)
     console.print(f"The results go to {where}.", highlight=False, soft_wrap=True)
     outcomes = []
     with orderly_end(), superlink as link:
@@ -146,7 +173,7 @@ def run_all(
                 outcome = link.run(config, resources.nodes(config), _each(updates))
             console.print(f"{Path(config.run_dir).name}: {outcome['sentence']}", highlight=False)
             outcomes.append(outcome)
-            if outcome["status"] == "stopped":
+            if stopped(outcome):
                 break
     return outcomes
 

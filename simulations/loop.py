@@ -8,6 +8,7 @@ node fails. Nothing here depends on the method; Flower's own FedAvg is driven li
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -39,6 +40,14 @@ log = logging.getLogger("flwr.simulations")
 
 UNCOUNTED_ROUNDS = 20
 """Rounds with participants but without any finite update, after which a run has diverged."""
+
+
+def _refused(replies: list[Message], *, all_alike: bool) -> bool:
+    """Return whether there were replies of a round that counted nobody, which is why.
+
+    A secure sum counts nobody either if too few came, so there it takes a client that said no.
+    """
+    return any(all_alike or reply.has_error() for reply in replies)
 
 
 class RoundLoop:
@@ -94,6 +103,8 @@ class RoundLoop:
         except (RunFailure, OSError) as error:
             self._run.finish("failed", self._round, f"{error}")
             raise
+        finally:
+            self._run.stop_file.unlink(missing_ok=True)
         self._run.finish(status, self._round, sentence)
         log.info("%s", sentence)
 
@@ -128,7 +139,6 @@ class RoundLoop:
             if last and measurement is not None:
                 self._save_clients(measurement)
             elif stop:
-                self._run.stop_file.unlink(missing_ok=True)
                 return "stopped", (
                     f"The run was stopped after round {self._round} of {self._config.rounds}; "
                     f"go on with `fedau resume {self._run.path}`."
@@ -148,6 +158,7 @@ class RoundLoop:
         with self._times.phase("aggregate"):
             check_replies(replies)
             replied = self._clients(replies)
+            refused = _refused(replies, all_alike=not self._config.secure_sum)
             arrays, _ = self._strategy.aggregate_train(number, replies)
             if arrays is not None:
                 self._arrays = arrays
@@ -157,7 +168,7 @@ class RoundLoop:
             self._record.add(participants, counted)
         if len(counted):
             self._uncounted = 0
-        elif len(participants) and not (self._config.reply_loss or self._config.secure_sum):
+        elif refused:
             self._uncounted += 1
 
     def _clients(self, replies: list[Message]) -> list[int]:
@@ -190,6 +201,8 @@ class RoundLoop:
                 self._arrays,
                 timeout=TIMEOUT,
                 samples=samples,
+                # Of one node per client, as many as can work at a time; hosts are that many.
+                shards=None if self._config.clients_per_node == 0 else os.cpu_count(),
             )
 
     def _report(self, measurement: Measurement) -> None:

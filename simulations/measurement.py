@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,11 +42,24 @@ class Measurement:
 
 
 def measure(
-    grid: Grid, spec: DatasetSpec, arrays: ArrayRecord, *, timeout: float, samples: bool = False
+    grid: Grid,
+    spec: DatasetSpec,
+    arrays: ArrayRecord,
+    *,
+    timeout: float,
+    samples: bool = False,
+    shards: int | None = None,
 ) -> Measurement:
-    """Evaluate a model on the nodes of `grid`, in parallel and on all samples of both sets."""
-    nodes = list(grid.get_node_ids())
-    nodes = nodes[: max(1, os.cpu_count() or 1)]
+    """Evaluate a model on the nodes of `grid`, in parallel and on all samples of both sets.
+
+    Parameters
+    ----------
+    samples : bool
+        Also return the results of all training samples.
+    shards : int | None
+        The number of nodes that do it, if not all.
+    """
+    nodes = list(grid.get_node_ids())[:shards]
     train, test = (_cuts(spec.count(part), len(nodes)) for part in ("train", "test"))
     messages = [
         Message(

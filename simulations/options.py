@@ -70,13 +70,26 @@ def run_options(
     return decorate
 
 
+def _per_node(text: str) -> int:
+    """Return the number of clients per node, 0 for auto."""
+    if text == "auto":
+        return 0
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is neither a number nor auto.") from None
+
+
 def _parameter(item: Field[Any], *, optional: bool = False) -> inspect.Parameter:
     """Return the parameter that typer makes an option of."""
     name = key_of(_NAMES.get(item.name, item.name))
     kind = _HINTS[item.name] | None if optional else _HINTS[item.name]
+    parser = _per_node if item.name == "clients_per_node" else None
     return inspect.Parameter(
         item.name,
         inspect.Parameter.KEYWORD_ONLY,
         default=None if optional else item.default,
-        annotation=Annotated[kind, typer.Option(f"--{name}", help=item.metadata["help"])],
+        annotation=Annotated[
+            kind, typer.Option(f"--{name}", help=item.metadata["help"], parser=parser)
+        ],
     )

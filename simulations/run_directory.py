@@ -92,7 +92,6 @@ class RunDirectory:
                 "choose another directory."
             )
         run.path.mkdir(parents=True, exist_ok=True)
-        run.stop_file.unlink(missing_ok=True)
         run.paused_file.unlink(missing_ok=True)
         values = {key: value for key, value in config.to_dict().items() if key not in _NOT_SAVED}
         write_atomically(run.config_file, lambda file: tomli_w.dump(values, file))

@@ -51,12 +51,8 @@ def run_experiment(grid: Grid, config: RunConfig) -> RunDirectory:
         try:
             await_engine(grid)
             experiment = open_experiment(config)
-            if experiment.split.empty.size:
-                log.warning(
-                    "%d of %d clients hold no samples and contribute nothing when they come.",
-                    experiment.split.empty.size,
-                    config.clients,
-                )
+            if notice := experiment.split.notice():
+                log.warning("%s", notice)
             present = connect(engine.enter_context(prompt(grid)), experiment)
             strategy = build_strategy(config, present)
         except ValueError as error:

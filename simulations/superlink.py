@@ -98,7 +98,8 @@ class SuperLink:
     ) -> dict[str, Any]:
         """Run an app, that of this clone unless told otherwise, and return its outcome.
 
-        Ctrl-C asks the run to stop after its round; a second one ends it at once.
+        Ctrl-C asks the run to stop after its round; a second one ends it at once. The outcome says
+        under ``interrupted`` whether that was asked, since it may have come too late.
 
         Parameters
         ----------
@@ -120,6 +121,7 @@ class SuperLink:
         values = {key: values[key] for key in (values if keys is None else keys)}
         overrides.write_bytes(tomli_w.dumps(values).encode())
         settings = {"num-supernodes": nodes, **self._resources}
+        run.stop_file.unlink(missing_ok=True)
         before = run.outcome_file.stat().st_mtime_ns if run.outcome_file.exists() else 0
         with (run.path / "flower.txt").open("ab") as output:
             submission = subprocess.Popen(
@@ -136,7 +138,7 @@ class SuperLink:
                 start_new_session=True,
             )
             try:
-                self._follow(submission, run, follow)
+                interrupted = self._follow(submission, run, follow)
             except BaseException:
                 last = (run.progress() or {}).get("round", 0)
                 sentence = f"The run was broken off; go on with `fedau resume {run.path}`."
@@ -153,11 +155,12 @@ class SuperLink:
             )
         if outcome["status"] == "failed":
             raise RunFailure(outcome["sentence"])
-        return outcome
+        return {**outcome, "interrupted": interrupted}
 
     def _follow(
         self, submission: subprocess.Popen[bytes], run: RunDirectory, follow: Follow | None
-    ) -> None:
+    ) -> bool:
+        """Wait for the end of a run; returns whether it was asked to stop."""
         asked = False
         while True:
             try:
@@ -166,7 +169,7 @@ class SuperLink:
                     if follow is not None:
                         follow(run)
                     time.sleep(0.5)
-                return
+                return asked
             except KeyboardInterrupt:
                 if asked:
                     raise

@@ -4,7 +4,6 @@ A client starts a fresh shuffled pass over its data in every round, seeded by (s
 no state is kept between rounds, and any round can be repeated.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -32,11 +31,6 @@ class LocalResult:
     parameters: Parameters
     loss: float
     steps: int
-
-    @property
-    def finite(self) -> bool:
-        """Whether the loss stayed finite."""
-        return math.isfinite(self.loss)
 
 
 def batch_positions(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from pathlib import Path
@@ -46,35 +47,44 @@ def bench(
     with sentences():
         if out.suffix != ".json":
             raise ConfigError(f"out is {str(out)!r}, but must be the name of a .json file.")
-    console = Console()
-    machine = describe_machine()
-    start = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="fedau-bench-") as name, orderly_end():
-        scratch = Path(name)
-        if tiny:
-            settings, images = quick(scratch / "data"), "synthetic"
-        else:
-            data, images = cifar10_or_random(
-                (data_dir or default_data_dir()).expanduser().resolve(), scratch / "data"
+        # Better now than after ten minutes.
+        out = out.expanduser().resolve()
+        out.parent.mkdir(parents=True, exist_ok=True)
+        if not os.access(out.parent, os.W_OK):
+            raise ConfigError(f"out is {str(out)!r}, but must be in a directory to write to.")
+        console = Console()
+        machine = describe_machine()
+        start = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="fedau-bench-") as name, orderly_end():
+            scratch = Path(name)
+            if tiny:
+                settings, images = quick(scratch / "data"), "synthetic"
+            else:
+                data, images = cifar10_or_random(
+                    (data_dir or default_data_dir()).expanduser().resolve(), scratch / "data"
+                )
+                settings = full(data, scratch / "data")
+            rows = measure(
+                settings,
+                scratch,
+                lambda what: console.print(f"Measuring {what} …", highlight=False),
             )
-            settings = full(data, scratch / "data")
-        rows = measure(
-            settings, scratch, lambda what: console.print(f"Measuring {what} …", highlight=False)
+            limits = million(settings, rows)
+        seconds = time.monotonic() - start
+        show(rows, machine, console)
+        save(
+            out,
+            rows,
+            machine=machine,
+            million=limits,
+            data=images,
+            quick=tiny,
+            seconds=round(seconds),
+            repetitions=settings.repetitions,
+            workers=settings.workers,
+            run=settings.config.to_dict() | {"data-dir": ""},
+            scale=settings.scale.to_dict() | {"data-dir": ""},
         )
-        limits = million(settings, rows)
-    seconds = time.monotonic() - start
-    show(rows, machine, console)
-    save(
-        out.expanduser().resolve(),
-        rows,
-        machine=machine,
-        million=limits,
-        data=images,
-        quick=tiny,
-        seconds=round(seconds),
-        repetitions=settings.repetitions,
-        workers=settings.workers,
-        run=settings.config.to_dict() | {"data-dir": ""},
-        scale=settings.scale.to_dict() | {"data-dir": ""},
-    )
-    console.print(f"{seconds:.0f} s; the numbers are in {out}.", highlight=False, soft_wrap=True)
+        console.print(
+            f"{seconds:.0f} s; the numbers are in {out}.", highlight=False, soft_wrap=True
+        )

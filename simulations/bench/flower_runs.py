@@ -16,6 +16,7 @@ from simulations.bench.settings import WARM_UP, BenchSettings
 from simulations.bench.turns import Turns
 from simulations.config import RunConfig
 from simulations.experiment import open_experiment
+from simulations.failures import RunFailure
 from simulations.run_directory import RunDirectory
 from simulations.superlink import SuperLink
 
@@ -54,7 +55,7 @@ class FlowerRuns:
         per_node = config.clients_per_node
         nodes = math.ceil(config.clients / per_node) if per_node else self._settings.workers
         with Turns(bare, RunDirectory(Path(config.run_dir))) as turns:
-            self._link.run(config, nodes)
+            _finished(self._link.run(config, nodes))
         return _times(config), turns.seconds
 
     def flower_alone(self, config: RunConfig) -> dict[str, np.ndarray]:
@@ -64,7 +65,7 @@ class FlowerRuns:
         run.path.mkdir(parents=True)
         values: dict[str, Any] = {k: v for k, v in config.to_dict().items() if k != "run-dir"}
         run.config_file.write_bytes(tomli_w.dumps(values).encode())
-        self._link.run(config, config.clients, app=ALONE, keys=("run-dir",))
+        _finished(self._link.run(config, config.clients, app=ALONE, keys=("run-dir",)))
         return _times(config)
 
     def _placed(self, config: RunConfig) -> RunConfig:
@@ -82,6 +83,14 @@ def participants(config: RunConfig) -> np.ndarray:
     process = open_experiment(config).process
     there = [int(process.active(t).sum()) for t in range(WARM_UP, config.rounds)]
     return np.maximum(there, 1)
+
+
+def _finished(outcome: dict[str, Any]) -> None:
+    """Refuse a run of which not every round can be compared."""
+    if outcome["interrupted"]:
+        raise KeyboardInterrupt
+    if outcome["status"] != "finished":
+        raise RunFailure(f"A run of the benchmark did not finish: {outcome['sentence']}")
 
 
 def _times(config: RunConfig) -> dict[str, np.ndarray]:

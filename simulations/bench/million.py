@@ -6,11 +6,13 @@ Only sizes that follow from the program and times that the rows have measured en
 from __future__ import annotations
 
 import time
+import tracemalloc
 from collections.abc import Sequence
 
 import numpy as np
 
 from fedau_flwr.availability import Bernoulli
+from fedau_flwr.ledger import Ledger
 from simulations.bench.row import Row
 from simulations.bench.settings import BenchSettings
 from simulations.client_states import RECORD_BYTES, VECTORS_PER_CLIENT
@@ -44,10 +46,21 @@ def million(settings: BenchSettings, rows: Sequence[Row]) -> dict[str, float]:
         "weights-milliseconds": by_key["weights"].value * CLIENTS / settings.weights,
         "states-megabytes": CLIENTS * RECORD_BYTES / 1e6,
         "books-megabytes": CLIENTS * 8 * _BOOKS / 1e6,
+        "ledger-megabytes-once-all-came": _ledger_megabytes(),
         "class-shares-megabytes": CLIENTS * 8 * spec.num_classes / 1e6,
         "data-gigabytes-at-16-samples": 16 * CLIENTS * np.prod(IMAGE_SHAPE) / 1e9,
         "mifa-terabytes-once-all-came": CLIENTS * VECTORS_PER_CLIENT * model / 1e12,
     }
+
+
+def _ledger_megabytes() -> float:
+    """Return the memory of the server's list of who was counted when."""
+    tracemalloc.start()
+    ledger = Ledger(round=1)
+    ledger.count(range(CLIENTS))
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return size / 1e6
 
 
 def _draw_milliseconds() -> float:

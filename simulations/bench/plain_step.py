@@ -1,7 +1,7 @@
 """Local training as one would write it down first: what our training step is compared with.
 
 A module in default layout, ReLU before the pooling, `torch.optim.SGD`, and memory as glibc manages
-it. Batches and their changes are the same as ours.
+it. Batches and their changes are as many as ours and made in the same way.
 """
 
 from __future__ import annotations

@@ -23,6 +23,9 @@ def show(rows: Sequence[Row], machine: dict[str, Any], console: Console) -> None
         table.add_row(*_cells(row))
     console.print(table)
     for row in rows:
+        if row.note:
+            console.print(row.note, highlight=False)
+    for row in rows:
         if row.met or not row.profile:
             continue
         console.print(f"Missed: {row.text}. Where the time goes, in milliseconds:")

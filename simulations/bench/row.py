@@ -28,6 +28,8 @@ class Row:
         What it was computed from.
     profile : dict
         Where the time goes, in milliseconds.
+    note : str
+        A sentence below the table.
     """
 
     key: str
@@ -38,6 +40,7 @@ class Row:
     unit: str = ""
     details: dict[str, Any] = field(default_factory=dict)
     profile: dict[str, Any] = field(default_factory=dict)
+    note: str = ""
 
     @property
     def met(self) -> bool:

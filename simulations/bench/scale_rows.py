@@ -34,6 +34,7 @@ def scale_row(settings: BenchSettings, runs: FlowerRuns, say: Say) -> Row:
                 sides.add(f"{size}", seconds, reference / present)
     expected = settings.scale.mean_participation * settings.scale.clients
     few, many = (expected * sides.median(f"{size}") for size in sizes)
+    memory = {size: float(phases[size][-1]["resident"]) / 1e6 for size in sizes}
     return Row(
         "scale",
         f"round with {sizes[1]:,} clients / with {sizes[0]:,}, as many participants",
@@ -45,7 +46,7 @@ def scale_row(settings: BenchSettings, runs: FlowerRuns, say: Say) -> Row:
             for size, seconds in zip(sizes, (few, many), strict=True)
             for kind, value in (
                 ("seconds", seconds),
-                ("server-megabytes", float(phases[size][-1]["resident"]) / 1e6),
+                ("server-megabytes", memory[size]),
             )
         },
         profile={
@@ -53,6 +54,8 @@ def scale_row(settings: BenchSettings, runs: FlowerRuns, say: Say) -> Row:
             for phase in ROUND
             for size in sizes
         },
+        note=f"At {sizes[1]:,} clients the server process holds {memory[sizes[1]]:.0f} MB, at "
+        f"{sizes[0]:,} it holds {memory[sizes[0]]:.0f} MB.",
     )
 
 

@@ -14,7 +14,7 @@ from simulations.report.client_distributions import client_distributions
 from simulations.report.curves import curves
 from simulations.report.cutoff_plot import cutoff_plot
 from simulations.report.plot_style import save
-from simulations.report.runs import Panel, Run, find_runs, panels
+from simulations.report.runs import Panel, Run, panels
 from simulations.report.weight_paths import weight_paths
 
 _OF_PANELS: dict[str, Callable[[Panel], Figure | None]] = {
@@ -24,21 +24,6 @@ _OF_PANELS: dict[str, Callable[[Panel], Figure | None]] = {
 }
 
 KINDS = (*_OF_PANELS, "weights", "cutoff")
-
-
-def draw(directory: Path, *, kinds: Sequence[str] = KINDS, out: Path | None = None) -> list[Path]:
-    """Draw what the runs below `directory` have, as PNG and SVG, and return the paths.
-
-    Parameters
-    ----------
-    directory : Path
-        Holds runs at any depth.
-    kinds : Sequence[str]
-        Which plots, out of `KINDS`.
-    out : Path | None
-        Where the plots go; `directory` if None.
-    """
-    return draw_runs(find_runs(directory), out or directory, kinds=kinds)
 
 
 def draw_runs(runs: Sequence[Run], out: Path, *, kinds: Sequence[str] = KINDS) -> list[Path]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from simulations.config import ConfigError, RunConfig, key_of
-from simulations.invocation import method_settings, run_name
+from simulations.invocation import distinct, method_settings, run_name
 
 PAPER_METHODS = (
     "fedau:0",
@@ -133,7 +133,7 @@ def study_configs(
         config = RunConfig(**{**common, **place, **method_settings(method), "seed": seed})
         folder = parent / _folder(config, axes) / run_name(config)
         configs.append(replace(config, run_dir=str(folder)))
-    return configs
+    return distinct(configs)
 
 
 def _values(given: Any, own: tuple[Any, ...]) -> tuple[Any, ...]:

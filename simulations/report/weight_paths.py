@@ -68,15 +68,22 @@ def weight_paths(record: Mapping[str, NDArray[Any]], title: str) -> Figure | Non
     shown = [near, *rare]
     figure, axes = new_mosaic(12, 6.2, ["aaabbb", "ccddee"])
     figure.suptitle(title)
-    _panel(axes["a"], record["mean_weight"], float(np.mean(1 / p)), f"mean over {len(p)} clients")
+    head = f"mean over {len(p)} clients"
+    _panel(axes["a"], record["mean_weight"], float(np.mean(_reciprocal(p))), head)
     for name, place in zip("bcde", shown, strict=False):
         probability = float(p[tracked[place]])
         head = f"client {tracked[place]}, p = {probability:.3g}"
-        _panel(axes[name], record["tracked_weights"][:, place], 1 / probability, head)
+        target = float(_reciprocal(p[tracked[place]]))
+        _panel(axes[name], record["tracked_weights"][:, place], target, head)
     for name in "bcde"[len(shown) :]:
         axes[name].remove()
     legend_below(figure, axes["a"])
     return figure
+
+
+def _reciprocal(p: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return 1/p, infinite for clients that never come, as a trace may have them."""
+    return np.divide(1.0, p, out=np.full(np.shape(p), np.inf), where=np.asarray(p) > 0)
 
 
 def _panel(axis: Axes, weights: NDArray[np.float64], target: float, title: str) -> None:

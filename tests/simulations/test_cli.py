@@ -25,6 +25,7 @@ class InProcessLink:
     """Runs experiments where a SuperLink would."""
 
     stop_method = None
+    interrupt_method = None
 
     def __init__(self, **options):
         self.options = options
@@ -42,7 +43,7 @@ class InProcessLink:
         follow(run)
         if config.method == self.stop_method:
             run.finish("stopped", 2, "The run was stopped.")
-        return run.outcome()
+        return {**run.outcome(), "interrupted": config.method == self.interrupt_method}
 
 
 @pytest.fixture
@@ -129,6 +130,35 @@ def test_compare_ends_when_a_run_is_stopped(fedau, tmp_path, monkeypatch):
     assert runs == ["mifa-seed1"]
 
 
+def test_compare_ends_also_if_the_wish_came_too_late_for_its_run(fedau, tmp_path, monkeypatch):
+    monkeypatch.setattr(InProcessLink, "interrupt_method", "mifa")
+    result = fedau(f"compare {TINY} --methods mifa,fedavg --out all")
+    assert result.exit_code == 130
+    assert RunDirectory(tmp_path / "all" / "mifa-seed1").outcome()["status"] == "finished"
+    assert not (tmp_path / "all" / "fedavg-seed1").exists()
+
+
+def test_two_names_of_one_run_are_one_run(fedau, tmp_path):
+    result = fedau(f"compare {TINY} --methods fedau,fedau:50,fedau --seeds 1,1-2 --out all")
+    assert result.exit_code == 0, result.output
+    names = sorted(path.name for path in (tmp_path / "all").iterdir() if path.is_dir())
+    assert names == ["fedau-50-seed1", "fedau-50-seed2"]
+
+
+def test_empty_clients_are_told_of(fedau):
+    result = fedau(f"run {TINY} --clients 250 --run-dir here")
+    assert re.search(r"\d+ of \d+ clients hold no training sample and contribute", result.output)
+    assert "hold no training sample" not in fedau(f"run {TINY} --alpha-data 100").output
+
+
+def test_clients_per_node_may_be_auto(fedau, tmp_path):
+    assert fedau(f"run {TINY} --clients-per-node auto --run-dir here").exit_code == 0
+    assert RunDirectory(tmp_path / "here").config().clients_per_node == 0
+    result = fedau(f"run {TINY} --clients-per-node many --run-dir there")
+    assert result.exit_code == 2
+    assert "'many' is neither a number nor auto." in result.output
+
+
 def test_compare_goes_on_where_it_was_stopped_and_keeps_what_is_done(fedau, tmp_path, monkeypatch):
     line = f"compare {TINY} --methods fedau,mifa,fedavg --out all"
     with monkeypatch.context() as stopping:
@@ -172,6 +202,18 @@ def test_a_failed_run_is_one_sentence_and_code_1(fedau):
         ("compare --seeds 3-1", "seeds is '3-1', but must name at least one."),
         ("compare --methods mifa:5", "methods has 'mifa:5', but a cutoff goes with fedau"),
         ("resume nowhere", "run-dir is '{here}/nowhere', but must be the directory of a run"),
+        ("run --device gpu", "device is 'gpu', but must be cpu, cuda, cuda:N or auto."),
+        (f"run {TINY} --run-dir taken", "run-dir is '{here}/taken', but {here}/taken is no dir"),
+        (f"run {TINY} --run-dir taken/x", "run-dir is '{here}/taken/x', but {here}/taken is no d"),
+        (f"compare {TINY} --out taken", "run-dir is '{here}/taken/fedau-50-seed1', but {here}/tak"),
+        ("pattern --clients 20 --out taken", "{here}/taken: "),
+        ("study patterns --dataset synthetic --clients 20 --out taken", "{here}/taken: "),
+        ("study weights --dataset synthetic --pattern real", "pattern is 'real', but must be an"),
+        (
+            "study weights --dataset synthetic --pattern trace --trace no.csv",
+            "trace is '{here}/no.csv', but must be a file ",
+        ),
+        ("bench --out taken/bench.json", "{here}/taken: "),
         ("bench --out table.md", "out is 'table.md', but must be the name of a .json file."),
         ("data prepare mnist", "dataset is 'mnist', but must be one of svhn, "),
     ],
@@ -181,6 +223,7 @@ def test_mistakes_are_one_sentence_and_code_2(fedau, tmp_path, line, sentence):
         torch = pytest.importorskip("torch")
         if torch.cuda.is_available():
             pytest.skip("did not run: this machine has a GPU")
+    (tmp_path / "taken").touch()
     result = fedau(line)
     assert result.exit_code == 2
     (only,) = result.output.splitlines()
@@ -195,10 +238,23 @@ def test_a_directory_with_a_run_is_not_overwritten(fedau):
     assert "must not hold a run yet" in result.output
 
 
-def test_every_key_is_an_option_with_help(fedau):
-    text = fedau("run --help").output
+def test_a_run_is_not_resumed_to_fewer_rounds_than_it_has_done(fedau, tmp_path):
+    fedau(f"run {TINY} --run-dir here")
+    result = fedau("resume here --rounds 3")
+    assert result.exit_code == 2
+    assert "rounds is 3, but must be at least 4, which" in result.output
+    assert RunDirectory(tmp_path / "here").config().rounds == 4
+
+
+@pytest.mark.parametrize("command", ["run", "compare"])
+def test_every_key_is_an_option_with_help_and_its_default(fedau, command):
+    text = " ".join(re.sub("[│╭╮╰╯─]", " ", fedau(f"{command} --help").output).split())
+    own = {"resume"} if command == "run" else {"resume", "run_dir", "method", "seed"}
     for item in fields(RunConfig):
-        if item.name != "resume":
-            option = {"num_server_rounds": "rounds"}.get(item.name, key_of(item.name))
-            assert f"--{option} " in text, option
-            assert item.metadata["help"]
+        if item.name in own:
+            continue
+        option = {"num_server_rounds": "rounds"}.get(item.name, key_of(item.name))
+        assert f"--{option} " in text, option
+        if item.default not in ("", False):
+            said = text.partition(f"{item.metadata['help']} ")[2]
+            assert said.startswith(f"[default: {item.default}]"), option

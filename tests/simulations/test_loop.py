@@ -213,9 +213,17 @@ def test_rounds_without_anybody_leave_the_model_as_it_is(tmp_path):
         assert len({entry["train_loss"] for entry in directory.metrics()}) == 1
 
 
-@pytest.mark.parametrize("method", ["fedau", "fedavg"])
-def test_a_loss_that_is_no_number_ends_the_run_in_one_sentence(tmp_path, method):
-    directory = run(tiny(tmp_path, method, method=method, lr=1e30))
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"method": "fedau"},
+        {"method": "fedavg"},
+        {"method": "fedau", "reply_loss": 0.1},
+        {"method": "fedau", "secure_sum": True, "clients_per_node": 1, "mean_participation": 0.8},
+    ],
+)
+def test_a_loss_that_is_no_number_ends_the_run_in_one_sentence(tmp_path, settings):
+    directory = run(tiny(tmp_path, "run", lr=1e30, num_server_rounds=30, **settings))
     outcome = directory.outcome()
     assert outcome["status"] == "diverged"
     assert outcome["sentence"].endswith("because its loss is no finite number any more.")
@@ -240,6 +248,27 @@ def test_a_stop_file_stops_after_the_round_with_a_checkpoint(runs, tmp_path, mon
     monkeypatch.undo()
     whole = run(tiny(tmp_path, "run", resume=True))
     assert_same(model_of(runs("fedau", 0)), model_of(whole))
+
+
+def test_a_stop_before_the_first_round_is_not_lost(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "stop").touch()
+    directory = run(tiny(tmp_path, "run"))
+    assert (directory.outcome()["status"], directory.outcome()["round"]) == ("stopped", 1)
+
+
+def test_a_stop_in_the_last_round_does_not_stay_behind(tmp_path, monkeypatch):
+    original = loop.RoundLoop._one_round
+
+    def stop_in_the_last_round(self):
+        original(self)
+        if self._round == 2:
+            self._run.stop_file.touch()
+
+    monkeypatch.setattr(loop.RoundLoop, "_one_round", stop_in_the_last_round)
+    directory = run(tiny(tmp_path, "run", num_server_rounds=3))
+    assert directory.outcome()["status"] == "finished"
+    assert not directory.stop_file.exists()
 
 
 def test_a_full_disk_while_checkpointing_is_said_and_leaves_the_last_one(tmp_path, monkeypatch):

@@ -38,6 +38,7 @@ def test_runs_on_ray_equal_runs_in_process_and_leave_nothing_behind(tmp_path, mo
             "status": "finished",
             "round": 6,
             "sentence": "The run finished its 6 rounds.",
+            "interrupted": False,
         }
         link.run(tiny(tmp_path, "alone", **alone), 14)
     assert seen

@@ -22,6 +22,7 @@ KEYS = [
     "alone",
     "alone-fedavg",
     "flower",
+    "fedavg",
     "step",
     "scale",
     "bytes",
@@ -45,12 +46,13 @@ class InProcessLink:
 
     def run(self, config, nodes, *, app=None, keys=None):
         if app is None:
-            run_experiment(InProcessGrid(client_app, nodes, config.to_dict()), config)
-            return
+            run = run_experiment(InProcessGrid(client_app, nodes, config.to_dict()), config)
+            return {**run.outcome(), "interrupted": False}
         assert (app, keys, nodes) == (ALONE, ("run-dir",), config.clients)
         values = {"run-dir": config.run_dir}
         grid = InProcessGrid(flower_alone.client, nodes, values)
         flower_alone.main(grid, next(iter(grid.contexts.values())))
+        return {"status": "finished", "interrupted": False}
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +93,7 @@ def test_every_row_is_printed_and_written(report):
 
 
 def test_sizes_of_messages_and_memory_are_the_real_ones(report):
-    _, content = report
+    output, content = report
     rows = {row["key"]: row for row in content["rows"]}
     spec = RunConfig.parse(content["run"]).spec
     parameters = sum(value.size for value in initial_parameters(spec, seed=1).values())
@@ -101,3 +103,4 @@ def test_sizes_of_messages_and_memory_are_the_real_ones(report):
     scale = rows["scale"]["details"]
     assert scale["server-megabytes-6"] > 50
     assert scale["server-megabytes-60"] > 50
+    assert f"At 60 clients the server process holds {scale['server-megabytes-60']:.0f} MB" in output

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from simulations.config import ConfigError
-from simulations.report.draw import draw, figures
+from simulations.report.draw import draw_runs, figures
 from simulations.report.runs import find_runs
 from tests.simulations.report.made_runs import made_run, participation_of
 
@@ -27,7 +27,7 @@ def made(directory) -> None:
 
 def test_all_that_there_are_results_for_is_drawn(tmp_path):
     made(tmp_path)
-    files = draw(tmp_path)
+    files = draw_runs(find_runs(tmp_path), tmp_path)
     kinds = ["curves", "classes", "clients", "weights"]
     names = [f"{kind}-synthetic-bernoulli" for kind in kinds]
     names[3] += "-fedau-K-50"
@@ -37,10 +37,11 @@ def test_all_that_there_are_results_for_is_drawn(tmp_path):
 
 def test_plots_can_be_chosen_and_go_elsewhere(tmp_path):
     made(tmp_path / "runs")
-    files = draw(tmp_path / "runs", kinds=["curves"], out=tmp_path / "out")
+    runs = find_runs(tmp_path / "runs")
+    files = draw_runs(runs, tmp_path / "out", kinds=["curves"])
     assert [file.parent.name for file in files] == ["out", "out"]
     with pytest.raises(ConfigError, match="kinds has 'pie', but each must be one of curves, "):
-        draw(tmp_path / "runs", kinds=["pie"])
+        draw_runs(runs, tmp_path, kinds=["pie"])
 
 
 def test_classes_have_a_bar_per_method(tmp_path):
@@ -74,6 +75,15 @@ def test_weights_stand_beside_the_reciprocal_probabilities(tmp_path):
     assert weight.get_ydata()[0] == 1.0
     assert len(weight.get_xdata()) == 20
     assert target.get_ydata()[0] == pytest.approx(1 / np.linspace(0.02, 0.6, 12)[10])
+
+
+def test_clients_that_never_come_have_no_reciprocal_to_show(tmp_path):
+    record = participation_of(np.array([0.0, 0.5, 0.5, 0.5]), rounds=20)
+    made_run(tmp_path / "run", participation=record, final_clients=FINAL)
+    ((_, figure),) = figures(find_runs(tmp_path), ["weights"])
+    titles = [axis.get_title() for axis in figure.axes]
+    assert "client 0, p = 0, 1/p = inf (not shown)" in titles
+    assert titles[0] == "mean over 4 clients, 1/p = inf (not shown)"
 
 
 def test_cutoffs_make_a_line_per_floor_and_crosses_where_runs_diverged(tmp_path):
