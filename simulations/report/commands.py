@@ -1,4 +1,4 @@
-"""The commands that make results: study, search, table, plot and pattern."""
+"""The commands that make results: study, search, table, plot, keep and pattern."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.console import Console
 from simulations.config import ConfigError, RunConfig
 from simulations.data.spec import METHODS
 from simulations.invocation import end, method_list, seed_list, sentences
-from simulations.launch import Resources
+from simulations.launch import Resources, stopped
 from simulations.options import run_options
 from simulations.report.results import write
 from simulations.report.runs import find_runs
@@ -66,6 +66,27 @@ def plot(
                 f"kinds is {', '.join(chosen)!r}, but must have one that these runs have results "
                 "for."
             )
+
+
+def keep(
+    directory: Directory,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Where the copies go.")],
+) -> None:
+    """Copy the results of the runs in DIR that have ended to OUT, with tables and plots (PNG).
+
+    Checkpoints, logs and the paths of this machine are left out: what is in OUT can be published,
+    and `fedau table OUT` and `fedau plot OUT` work there.
+    """
+    from simulations.report.draw import KINDS  # noqa: PLC0415
+    from simulations.report.keep import keep as copy  # noqa: PLC0415 -- as above
+    from simulations.report.presentation import present  # noqa: PLC0415
+
+    with sentences():
+        where, target = (path.expanduser().resolve() for path in (directory, out))
+        files = present(copy(find_runs(where), where, target), target, Console(), kinds=KINDS)
+        for file in files:
+            if file.suffix == ".svg":
+                file.unlink()
 
 
 @run_options(only=(*_PICTURED, "mean_participation", "min_participation", "data_dir"))
@@ -200,7 +221,7 @@ def search(
 
         def run_all(configs: list[RunConfig]) -> bool:
             outcomes.extend(run_missing(configs, resources(), console, where=parent))
-            return not outcomes or outcomes[-1]["status"] != "stopped"
+            return not outcomes or not stopped(outcomes[-1])
 
         if plan.run(run_all):
             found = plan.table()
@@ -215,6 +236,6 @@ def _place(out: Path | None, directory: Path) -> Path:
 
 def register(app: typer.Typer) -> None:
     """Add the commands that make results."""
-    commands: tuple[Callable[..., None], ...] = (study, search, table, plot, pattern)
+    commands: tuple[Callable[..., None], ...] = (study, search, table, plot, keep, pattern)
     for command in commands:
         app.command()(command)

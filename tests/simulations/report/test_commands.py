@@ -54,10 +54,33 @@ def test_plot_draws_and_says_where(fedau, tmp_path):
     assert place.with_suffix(".svg").is_file()
 
 
+def test_keep_copies_what_can_be_published(fedau, tmp_path):
+    record = participation_of([0.1] * 10, rounds=50)
+    made_run(tmp_path / "runs/deep/a", participation=record, data_dir=str(tmp_path / "secret"))
+    made_run(tmp_path / "runs/b", method="mifa", until=10, status="stopped")
+    (tmp_path / "runs/deep/a/checkpoint.npz").touch()
+    for _ in range(2):
+        result = fedau("keep", "runs", "kept")
+        assert result.exit_code == 0, result.output
+    files = {str(path.relative_to(tmp_path / "kept")) for path in (tmp_path / "kept").rglob("*.*")}
+    assert {name for name in files if name.startswith("deep/a/")} == {
+        f"deep/a/{name}"
+        for name in ("config.toml", "metrics.jsonl", "outcome.json", "participation.npz")
+    }
+    assert {"tables.md", "accuracy.csv", "curves-synthetic-bernoulli.png"} < files
+    assert not any(name.endswith(".svg") or "mifa" in name or "b/" in name for name in files)
+    assert "secret" not in (tmp_path / "kept/deep/a/config.toml").read_text()
+    again = fedau("table", "kept", "--out", "elsewhere")
+    assert again.exit_code == 0
+    text = (tmp_path / "kept/tables.md").read_text()
+    assert (tmp_path / "elsewhere/tables.md").read_text() == text
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (["table", "none"], "DIR is '/"),
+        (["keep", "none", "kept"], "DIR is '/"),
         (["table", "empty"], "but must hold at least one run with results."),
         (["plot", "empty"], "but must hold at least one run with results."),
         (["plot", "runs", "--kinds", "pie"], "kinds has 'pie', but each must be one of curves"),
