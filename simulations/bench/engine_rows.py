@@ -12,6 +12,7 @@ from simulations.bench.row import Row
 from simulations.bench.serialisation import serialisation_milliseconds
 from simulations.bench.settings import WARM_UP, BenchSettings
 from simulations.bench.side_by_side import Say, Sides
+from simulations.data.arrays import PARTS
 
 
 def engine_rows(settings: BenchSettings, runs: FlowerRuns, say: Say) -> list[Row]:
@@ -52,10 +53,15 @@ def engine_rows(settings: BenchSettings, runs: FlowerRuns, say: Say) -> list[Row
 
     details = {f"{name}-seconds": sides.median(name) for name in sides.names}
     details["bare-seconds"] = sides.reference()
+    whole = float(np.median([times["evaluate"].max() for times in phases["hosts"]]))
+    details["evaluate-seconds"] = whole
+    images = sum(config.spec.count(part) for part in PARTS)
     details["participants"] = float(np.median(participants(config)))
     return [
         Row("hosts", "FedAU with hosts / bare loop", sides.ratio("hosts"), "at most", 1.10,
-            details=details, profile=profile("hosts")),
+            details=details, profile=profile("hosts"),
+            note=f"To evaluate all {images:,} images takes as long as "
+            f"{whole / sides.median('hosts'):.0f} rounds."),
         Row("alone", "FedAU, one client per node / bare loop", sides.ratio("alone"),
             "at most", 1.6, profile=profile("alone")),
         Row("alone-fedavg", "FedAU / Flower's FedAvg, both one client per node in this suite",

@@ -31,7 +31,7 @@ def moving_average(
     """Return the rounds, the means and the standard deviations of all values around each round.
 
     The values are those of all seeds within `window` rounds, half of them to either side; what is
-    no number is left out.
+    no number is left out. A single value has no deviation, which is NaN then.
 
     Parameters
     ----------
@@ -49,7 +49,8 @@ def moving_average(
     after = np.searchsorted(when, centres + window / 2, side="right")
     pieces = [what[start:stop] for start, stop in zip(first, after, strict=True)]
     means = np.array([piece.mean() for piece in pieces])
-    return centres, means, np.array([piece.std() for piece in pieces])
+    stds = np.array([piece.std() if len(piece) > 1 else np.nan for piece in pieces])
+    return centres, means, stds
 
 
 def curves(panel: Panel) -> Figure:

@@ -14,6 +14,10 @@ import rich.table
 _LONGEST = 24
 
 
+_HUGE = 1e6
+"""Such a loss is about to become infinite; nobody wants to count its digits."""
+
+
 @dataclass(frozen=True)
 class Spread:
     """A mean over seeds and their standard deviation, None for a single one."""
@@ -32,6 +36,8 @@ class Spread:
     def __str__(self) -> str:
         if not np.isfinite(self.mean):
             return "no number"
+        if abs(self.mean) >= _HUGE:
+            return f"{self.mean:.1e}"
         text = f"{self.mean:.{self.digits}f}"
         return text if self.std is None else f"{text} ± {self.std:.{self.digits}f}"
 

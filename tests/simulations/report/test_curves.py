@@ -26,6 +26,14 @@ def test_a_narrow_window_leaves_the_mean_over_seeds():
     assert stds.tolist() == [1.0, 0.0]
 
 
+def test_a_single_value_has_no_deviation():
+    rounds = np.array([100.0, 200.0, 210.0])
+    _, means, stds = moving_average([rounds], [np.array([1.0, 2.0, 4.0])], window=30)
+    assert means.tolist() == [1.0, 3.0, 3.0]
+    assert np.isnan(stds[0])
+    assert stds[1:].tolist() == [1.0, 1.0]
+
+
 def test_every_method_has_a_line_and_a_band_in_each_panel(tmp_path):
     for seed in (1, 2):
         made_run(tmp_path / f"fedau-{seed}", seed=seed)

@@ -34,3 +34,8 @@ def test_the_terminal_gets_the_same_cells():
     table = made().rich()
     assert [column.header for column in table.columns] == ["method", "value", "empty"]
     assert list(table.columns[1].cells) == ["1.0 ± 0.2", "2.0", "no number"]
+
+
+def test_a_loss_on_its_way_to_infinity_is_not_written_out():
+    assert str(Spread.of([2.2244e24], scale=1.0, digits=3)) == "2.2e+24"
+    assert str(Spread.of([12345.6789], scale=1.0, digits=3)) == "12345.679"
