@@ -15,6 +15,7 @@ import pytest
 import yaml
 from flwr.common.config import parse_config_args
 
+from simulations.config import RUNS
 from tests.docker.compose import DOCKER, STACKS, VARIABLES, load_stack
 
 # The packages export functions under the names of these modules, hence no plain import.
@@ -27,6 +28,9 @@ PARSERS = {
     )._parse_args_run_supernode,
     "fedau-flwr": import_module("flwr.supercore.cli.flower_superexec")._parse_args,
 }
+HOME = "/app"
+"""Of the user that Flower's images run as."""
+
 SERVICES = [
     pytest.param(files, service, id=f"{'+'.join(files)}:{service}")
     for files in STACKS
@@ -195,6 +199,17 @@ def test_state_survives_containers() -> None:
     }
     assert "state:/state" in client["clientapp"]["volumes"]
     assert "/srv/data:/data:ro" in client["clientapp"]["volumes"]
+
+
+def test_run_without_a_directory_finds_one_that_survives() -> None:
+    volumes = load_stack(("server.yml",))["services"]["serverapp"]["volumes"]
+    default = str(RUNS).replace("~", HOME)
+    assert {f"results:{default}", "results:/results"} <= set(volumes)
+    # A new volume has the owner of the folder that the image has in its place.
+    (line,) = [
+        line for line in (DOCKER / "Dockerfile").read_text().splitlines() if "--owner=app" in line
+    ]
+    assert {default, "/results", "/state"} <= set(line.split())
 
 
 def test_group_goes_into_the_node_config() -> None:
