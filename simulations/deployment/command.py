@@ -15,6 +15,7 @@ from simulations.config import ConfigError, RunConfig
 from simulations.deployment.local import deploy_local
 from simulations.deployment.node import config_argument
 from simulations.invocation import new_directory, sentences
+from simulations.programs import program
 from simulations.superlink import CLONE
 
 RUN = "run"
@@ -88,7 +89,7 @@ def resume_deployment(run: Path, config: RunConfig, federation: str | None) -> i
     """Go on with a training on the deployment `federation`, or on the local one that it is of."""
     values = config_overrides(config)
     if federation is not None:
-        command = ["flwr", "run", str(CLONE), federation, "--stream"]
+        command = [program("flwr"), "run", str(CLONE), federation, "--stream"]
         return subprocess.call([*command, "--run-config", config_argument(values)])
     place = run.parent
     nodes = len(list(place.glob("node-*")))

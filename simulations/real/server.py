@@ -116,7 +116,9 @@ class Training:
             if stop and not last:
                 self._run.stop_file.unlink(missing_ok=True)
                 return "stopped", (
-                    f"The run was stopped after round {self._round} of {rounds}; go on with "
+                    f"The run was stopped after round {self._round} of {rounds}; go on with the "
+                    f"same `flwr run` and 'run-dir=\"{self._run.path}\" resume=true' in its "
+                    f"run config, or after `fedau deploy local` with "
                     f"`fedau resume {self._run.path}`."
                 )
         return "finished", f"The run finished its {rounds} rounds."

@@ -1,5 +1,6 @@
 """What the commands for deployments hand on, and what they refuse; tests/deployment runs them."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -99,7 +100,9 @@ def test_resume_on_a_named_federation(fedau, deployed, monkeypatch, tmp_path):
     assert fedau("resume", str(tmp_path / "run"), "--federation", "ours").exit_code == 0
     assert commands == [
         [
-            *("flwr", "run", str(CLONE), "ours", "--stream", "--run-config"),
+            # Beside this Python, also where its environment is not activated.
+            str(Path(sys.executable).parent / "flwr"),
+            *("run", str(CLONE), "ours", "--stream", "--run-config"),
             f'pattern="real" clients=4 run-dir="{tmp_path / "run"}" resume=true',
         ]
     ]

@@ -196,6 +196,8 @@ def test_stops_when_asked(config, tmp_path):
     grid = Stopping(client_app, NODES, config.to_dict())
     run = run_federation(grid, config)
     assert outcome(run) | {"sentence": ""} == {"status": "stopped", "round": 1, "sentence": ""}
+    # The directory is the server's, where the operator may have no `fedau`.
+    assert f"`flwr run` and 'run-dir=\"{run.path}\" resume=true'" in outcome(run)["sentence"]
     assert load_checkpoint(run.checkpoint_file)["round"] == 1
 
 
