@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,6 +53,9 @@ def tell(directory: Path, environment: dict[str, str]) -> Story:
         first.wait_for("stays up until Ctrl-C", timeout=300.0)
         started = first.descendants()
         first.send(signal.SIGINT)
+        time.sleep(0.5)  # it is stopping by now, and somebody has no patience
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            first.send(number)
         first_status = first.wait(timeout=60.0)
         left_behind = still_running(started)
         second.start()
