@@ -104,8 +104,8 @@ def _run(
 
 
 def _follow(run: Run, show: TextIO) -> None:
-    """Copy the run's log to ``show`` while it grows."""
-    with run.log.open(encoding="utf-8", errors="replace") as log:
+    """Copy what the run writes to ``show``, while it does."""
+    with run.open_output() as log:
         while True:
             ended = not run.alive
             while text := log.read(8192):

@@ -96,6 +96,7 @@ def test_ctrl_c_stops_everything(story: Story) -> None:
 def test_resume_goes_on_where_it_stopped(story: Story) -> None:
     assert story.second_status == 0
     assert "Going on after round 2" in story.second.output()
+    assert "Round 1:" not in story.second.output(), "the log of the run before"
     assert "Round 3: 2 counted, 0 rejected, 0 without reply, " in story.second.output()
     outcome = json.loads((story.directory / "run" / "outcome.json").read_text())
     assert (outcome["status"], outcome["round"]) == ("finished", 3)

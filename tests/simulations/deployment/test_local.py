@@ -3,12 +3,13 @@
 import io
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 
 from simulations.config import ConfigError
-from simulations.deployment import local
+from simulations.deployment import Process, local
 from simulations.deployment.federation import Federation
 from simulations.deployment.local import SIGNALS, deploy_local
 
@@ -99,3 +100,14 @@ def test_a_quote_is_refused_before_anything_starts(tmp_path, monkeypatch, stoppe
     with pytest.raises(ConfigError, match=r"data-dir is .*, but must be without double quotes"):
         deploy(tmp_path, monkeypatch, lambda *_: 0, data_dir=tmp_path / 'a"b')
     assert stopped == []
+
+
+def test_follows_from_where_this_run_begins(tmp_path):
+    log = tmp_path / "run-1.log"
+    log.write_text("Round 1: of the run before\n")
+    command = [sys.executable, "-c", "print('Round 2: of this one')"]
+    run = Process("run", command, log=log, environment=dict(os.environ))
+    run.start()
+    shown = io.StringIO()
+    local._follow(run, shown)
+    assert shown.getvalue() == "Round 2: of this one\n"
