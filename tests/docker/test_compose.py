@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import tomllib
@@ -180,6 +181,20 @@ def test_control_api_is_not_published() -> None:
         if "location" in line and "proxy_pass" in following
     ]
     assert forwarded == ["/v1/fleet/"]
+
+
+def test_gateway_looks_the_superlink_up_again() -> None:
+    """nginx asks for a name that is written out once, at its start."""
+    text = (DOCKER / "gateway.conf").read_text()
+    public = text[text.index("listen 8443") : text.index("location")]
+    assert re.search(r"^    resolver 127\.0\.0\.11 valid=10s;$", public, re.MULTILINE)
+    (variable, target) = re.findall(r"^    set (\$\w+) (\S+);$", public, re.MULTILINE)[0]
+    # Without a path: one would take the place of the request's.
+    assert target == "https://superlink:8000"
+    assert re.findall(r"proxy_pass (\S+);", text) == [variable]
+    # The certificate is checked for the name, as before.
+    assert "proxy_ssl_name superlink;" in text
+    assert "proxy_ssl_verify on;" in text
 
 
 def test_state_survives_containers() -> None:
