@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import tomllib
+from collections.abc import Iterator
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -18,6 +19,7 @@ from flwr.common.config import parse_config_args
 
 from simulations.config import RUNS
 from tests.docker.compose import DOCKER, STACKS, VARIABLES, load_stack
+from tests.docker.schema import mistakes
 
 # The packages export functions under the names of these modules, hence no plain import.
 PARSERS = {
@@ -32,6 +34,7 @@ PARSERS = {
 HOME = "/app"
 """Of the user that Flower's images run as."""
 
+FILES = sorted({name for files in STACKS for name in files})
 SERVICES = [
     pytest.param(files, service, id=f"{'+'.join(files)}:{service}")
     for files in STACKS
@@ -39,9 +42,31 @@ SERVICES = [
 ]
 
 
+def changeable(files: tuple[str, ...]) -> dict[str, Any]:
+    """Return a project without the parts that YAML lets several services share."""
+    project: dict[str, Any] = json.loads(json.dumps(load_stack(files)))
+    return project
+
+
 def flower_services(files: tuple[str, ...]) -> dict[str, dict[str, Any]]:
     services = load_stack(files)["services"]
     return {name: service for name, service in services.items() if "command" in service}
+
+
+CHOSEN = [("environment",), ("args",), ("depends_on",)]
+"""Keys of a service below which names are ours."""
+
+
+def keys(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Return the path of every key that the specification has, and we did not choose."""
+    items = enumerate(value) if isinstance(value, list) else value.items()
+    for key, inner in items:
+        chosen = len(path) == 1 or path[-1:] in CHOSEN
+        extension = not path and str(key).startswith("x-")
+        if isinstance(value, dict) and not chosen and not extension:
+            yield (*path, key)
+        if isinstance(inner, dict | list):
+            yield from keys(inner, (*path, key))
 
 
 def parse(service: dict[str, Any]) -> argparse.Namespace:
@@ -85,20 +110,81 @@ def test_no_flag_is_deprecated(files: tuple[str, ...]) -> None:
                 assert "deprecated" not in text.lower()
 
 
+@pytest.mark.parametrize("files", [(name,) for name in FILES] + STACKS, ids="+".join)
+def test_structure_is_that_of_the_specification(files: tuple[str, ...]) -> None:
+    """Of each file by itself, and of what they make together."""
+    assert mistakes(load_stack(files)) == []
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_misspelt_key_fails(name: str) -> None:
+    """Any key at any depth but the names, which are ours to choose."""
+    found = 0
+    original = json.dumps(load_stack((name,)))
+    for path in keys(json.loads(original)):
+        project = place = json.loads(original)
+        for step in path[:-1]:
+            place = place[step]
+        place[f"{path[-1]}s"] = place.pop(path[-1])
+        assert mistakes(project), f"{path} may be misspelt"
+        found += 1
+    assert found > 0
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("read_only",), "yes"),
+        (("command",), "--host=0.0.0.0"),
+        (("restart",), "sometimes"),
+        (("healthcheck", "interval"), 30),
+        (("healthcheck", "test"), ["python", "/opt/healthcheck.py"]),
+        (("tmpfs",), ["/tmp", "/app/.flwr:"]),
+        (("volumes",), ["results"]),
+        (("ports",), [8000]),
+        (("environment", "FLWR_TELEMETRY_ENABLED"), 0),
+        (("depends_on",), {"superlink": {"condition": "healthy"}}),
+    ],
+    ids=lambda item: ".".join(item) if isinstance(item, tuple) else "",
+)
+def test_a_value_of_the_wrong_kind_fails(path: tuple[str, ...], value: Any) -> None:
+    project = changeable(("server.yml",))
+    place = project["services"]["serverapp"]
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    (mistake,) = mistakes(project)
+    assert mistake.startswith(f"$.services.serverapp.{'.'.join(path)}")
+
+
 @pytest.mark.parametrize("files", STACKS, ids="+".join)
-def test_docker_compose_accepts_it(files: tuple[str, ...], tmp_path: Path) -> None:
-    """Ask docker-compose where there is one; its answer must also equal our own reading."""
+def test_docker_compose_reads_it_as_we_do(files: tuple[str, ...], tmp_path: Path) -> None:
+    """Whichever there is, the plugin or the older program: its answer must equal our reading."""
     project = load_stack(files)
-    assert project.keys() <= {"services", "networks", "volumes", "secrets", "x-flower"}
-    program = shutil.which("docker-compose")
-    if program is None:
-        return
+    for program in compose_programs():
+        check_reading(program, files, project, tmp_path)
+
+
+def compose_programs() -> list[list[str]]:
+    """Return how Docker Compose is called on this machine; nothing where it is not installed."""
+    ways = [["docker", "compose"], ["docker-compose"]]
+    return [
+        way
+        for way in ways
+        if shutil.which(way[0])
+        and not subprocess.run([*way, "version"], capture_output=True, check=False).returncode
+    ]
+
+
+def check_reading(
+    program: list[str], files: tuple[str, ...], project: dict[str, Any], tmp_path: Path
+) -> None:
     arguments = [argument for name in files for argument in ("-f", str(DOCKER / name))]
     environment = {**os.environ, **VARIABLES, "SECRETS": str(tmp_path)}
     # Ray leaves our modules on the path of every program that these tests start after it.
     environment.pop("PYTHONPATH", None)
     answer = subprocess.run(
-        [program, "-p", "test", *arguments, "config"],
+        [*program, "-p", "test", *arguments, "config"],
         capture_output=True,
         text=True,
         env=environment,
