@@ -35,6 +35,8 @@ def write_new(path: Path, make: Callable[[], bytes], *, mode: int) -> None:
     content = make()
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     with os.fdopen(descriptor, "wb") as file:
+        # A certificate must be readable in the containers, whatever the umask of this shell.
+        os.fchmod(descriptor, mode)
         file.write(content)
     print(f"created {path}")
 
@@ -157,11 +159,21 @@ def check_hosts(path: Path, hosts: Sequence[str]) -> None:
 
 def make_node(directory: Path, name: str) -> None:
     """Make one SuperNode's key pair; the public half is what the SuperLink registers."""
-    private = directory / f"{name}.key"
+    private, public = directory / f"{name}.key", directory / f"{name}.pub"
+    if public.exists() and not private.exists():
+        raise SystemExit(
+            f"{public} is there without {private}: put that back, or remove it for a new pair."
+        )
     write_new(private, openssh_key, mode=0o600)
-    public = load_key(private).public_key()
-    line = public.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
-    write_new(directory / f"{name}.pub", lambda: line + f" {name}\n".encode(), mode=0o644)
+    write_new(public, lambda: public_line(load_key(private), name), mode=0o644)
+
+
+def public_line(key: ec.EllipticCurvePrivateKey, name: str) -> bytes:
+    """Return the public half of a node's key as one line."""
+    line = key.public_key().public_bytes(
+        serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+    )
+    return line + f" {name}\n".encode()
 
 
 def make_server(directory: Path, hosts: Sequence[str], days: int) -> None:
@@ -220,18 +232,30 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Make what is missing."""
-    options = parse(arguments)
+def make_missing(options: argparse.Namespace) -> None:
+    """Make every file that is not there yet."""
     directory: Path = options.directory
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     hosts = list(dict.fromkeys([*options.host, *ALWAYS_VALID_FOR]))
-
     if not options.client:
         make_server(directory, hosts, options.days)
     write_new(directory / "superexec.secret", lambda: secrets.token_bytes(32), mode=0o600)
     for name in options.node:
         make_node(directory, name)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make what is missing."""
+    options = parse(arguments)
+    try:
+        make_missing(options)
+    except PermissionError as error:
+        raise SystemExit(
+            f"{error.filename} may not be read or written by this user: run this with sudo, "
+            "since it may be the containers' by now."
+        ) from None
+    except OSError as error:
+        raise SystemExit(f"{error.filename}: {error.strerror}.") from None
     return 0
 
 

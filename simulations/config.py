@@ -104,7 +104,7 @@ class RunConfig:
     )
     round_deadline: float = _key(
         600.0, "Seconds until a round of a real federation goes on without those who have not "
-        "replied."
+        "replied; with secure-sum, of each of its four exchanges."
     )  # fmt: skip
     groups: str = _key(
         "", "Groups of a real federation's clients that share a history, with their sizes, as in "

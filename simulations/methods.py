@@ -18,26 +18,21 @@ TIMEOUT = 24 * 3600.0
 def build_strategy(config: RunConfig, grid: AvailabilityGrid | None = None) -> Strategy:
     """Return the strategy of a run over the nodes of `grid`, which must be known by now.
 
-    Without one it is for a real federation: a round waits for somebody to be there at all.
+    Without one it is for a real federation, whose loop waits for somebody to be there at all.
     """
     if config.method == "fedavg":
-        return _built_in(least=0 if grid else 1)
+        return _built_in()
     options: dict[str, Any] = {
         "num_clients": config.clients,
         "server_learning_rate": config.global_lr,
     }
-    least = 1
     if config.secure_sum:
         timeout = TIMEOUT if grid else config.round_deadline
-        least = LEAST_SECURE
         options["summation"] = SecureSum(
-            min_cohort=least, exchange_timeout=timeout, seed=config.seed
+            min_cohort=LEAST_SECURE, exchange_timeout=timeout, seed=config.seed
         )
     if grid is None:
-        options |= {
-            "round_timeout": config.round_deadline,
-            "min_available_nodes": least,
-        }
+        options["round_timeout"] = config.round_deadline
         if config.groups:
             options |= {"groups": config.group_sizes, "group_cutoff": config.cutoff or None}
     else:
@@ -55,7 +50,7 @@ def build_strategy(config: RunConfig, grid: AvailabilityGrid | None = None) -> S
     return FedAU(**options, divisor="participants" if participants else "clients")
 
 
-def _built_in(*, least: int) -> FedAvg:
+def _built_in() -> FedAvg:
     """Return Flower's own FedAvg as it is; it takes what comes, since a thin round is normal."""
     logger = logging.getLogger("flwr")
     level = logger.level
@@ -64,9 +59,9 @@ def _built_in(*, least: int) -> FedAvg:
     try:
         return FedAvg(
             fraction_evaluate=0.0,
-            min_train_nodes=least,
+            min_train_nodes=0,
             min_evaluate_nodes=0,
-            min_available_nodes=least,
+            min_available_nodes=0,
         )
     finally:
         logger.setLevel(level)

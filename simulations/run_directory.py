@@ -91,10 +91,16 @@ class RunDirectory:
                 f"run-dir is {str(run.path)!r}, but must not hold a run yet: resume that one, or "
                 "choose another directory."
             )
-        run.path.mkdir(parents=True, exist_ok=True)
-        run.paused_file.unlink(missing_ok=True)
         values = {key: value for key, value in config.to_dict().items() if key not in _NOT_SAVED}
-        write_atomically(run.config_file, lambda file: tomli_w.dump(values, file))
+        try:
+            run.path.mkdir(parents=True, exist_ok=True)
+            run.paused_file.unlink(missing_ok=True)
+            write_atomically(run.config_file, lambda file: tomli_w.dump(values, file))
+        except OSError as error:
+            raise ConfigError(
+                f"run-dir is {str(run.path)!r}, but must be a directory that can be written to "
+                f"({error.strerror or error})."
+            ) from None
         return run
 
     def config(self) -> RunConfig:

@@ -24,6 +24,7 @@ import tomli_w
 from simulations.config import ConfigError, RunConfig
 from simulations.failures import RunFailure
 from simulations.processes import ProcessTree
+from simulations.programs import program
 from simulations.run_directory import RunDirectory
 
 CLONE = Path(__file__).resolve().parents[1]
@@ -126,7 +127,7 @@ class SuperLink:
         with (run.path / "flower.txt").open("ab") as output:
             submission = subprocess.Popen(
                 [
-                    _program("flwr"),
+                    program("flwr"),
                     *("run", str(app), CONNECTION, "--stream", "-c", str(overrides)),
                     "--federation-config",
                     " ".join(f"{key}={value}" for key, value in settings.items()),
@@ -195,7 +196,7 @@ class SuperLink:
         with (self._home / "superlink.txt").open("wb") as output:
             process = subprocess.Popen(
                 [
-                    _program("flower-superlink"),
+                    program("flower-superlink"),
                     *("--insecure", "--simulation", "--host", "127.0.0.1"),
                     *("--port", str(self._port), "--disable-runtime-dependency-installation"),
                 ],
@@ -243,11 +244,6 @@ class SuperLink:
         if self._tree is not None:
             self._tree.end()
         shutil.rmtree(self._home, ignore_errors=True)
-
-
-def _program(name: str) -> str:
-    beside = Path(sys.executable).parent / name
-    return str(beside) if beside.exists() else name
 
 
 def free_port(port: int) -> int:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import subprocess
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
+import click
 import typer
 from flwr.common.config import parse_config_args
 
@@ -15,6 +17,7 @@ from simulations.config import ConfigError, RunConfig
 from simulations.deployment.local import deploy_local
 from simulations.deployment.node import config_argument
 from simulations.invocation import new_directory, sentences
+from simulations.programs import program
 from simulations.superlink import CLONE
 
 RUN = "run"
@@ -43,22 +46,37 @@ def local(
     keep: Annotated[bool, typer.Option(help="Stay up after the run, until Ctrl-C.")] = False,
 ) -> None:
     """Run an app on a real federation of processes on this machine; Ctrl-C stops everything."""
-    place = (directory or new_directory("deploy")).expanduser().resolve()
     with sentences():
+        place = (directory or new_directory("deploy")).expanduser().resolve()
         overrides = parse_overrides(run_config)
+        config_argument({"directory": str(place), "data-dir": str(data_dir or "")} | overrides)
         if app is None:
             overrides = own_settings(place, nodes, data_dir) | overrides
             RunConfig.parse(overrides)
-    status = deploy_local(
-        app or CLONE,
-        nodes=nodes,
-        tls=tls,
-        run_config=overrides,
-        data_dir=data_dir,
-        directory=place,
-        keep=keep,
-    )
-    raise typer.Exit(status)
+        make_writable(place)
+        status = deploy_local(
+            app or CLONE,
+            nodes=nodes,
+            tls=tls,
+            run_config=overrides,
+            data_dir=data_dir,
+            directory=place,
+            keep=keep,
+        )
+        raise typer.Exit(status)
+
+
+def make_writable(place: Path) -> None:
+    """Make a directory, or see that one can be written to, before anything starts."""
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        raise ConfigError(
+            f"directory is {str(place)!r}, but must be a directory that can be written to "
+            f"({error.strerror})."
+        ) from None
 
 
 def parse_overrides(text: str) -> Values:
@@ -68,10 +86,11 @@ def parse_overrides(text: str) -> Values:
         if rest.strip():
             raise ValueError(f"{rest.strip()!r} is not")
         return dict(parse_config_args([text] if text else None))
+    except click.ClickException:
+        reason = "a value must be a number, true, false or a text in quotes"
     except ValueError as error:
-        raise ConfigError(
-            f"run-config is {text!r}, but must be like key=1 other='text' ({error})."
-        ) from None
+        reason = str(error)
+    raise ConfigError(f"run-config is {text!r}, but must be like key=1 other='text' ({reason}).")
 
 
 def own_settings(place: Path, nodes: int, data_dir: Path | None) -> Values:
@@ -88,7 +107,7 @@ def resume_deployment(run: Path, config: RunConfig, federation: str | None) -> i
     """Go on with a training on the deployment `federation`, or on the local one that it is of."""
     values = config_overrides(config)
     if federation is not None:
-        command = ["flwr", "run", str(CLONE), federation, "--stream"]
+        command = [program("flwr"), "run", str(CLONE), federation, "--stream"]
         return subprocess.call([*command, "--run-config", config_argument(values)])
     place = run.parent
     nodes = len(list(place.glob("node-*")))

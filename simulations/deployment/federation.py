@@ -198,11 +198,15 @@ class Federation:
 
     def _make_secrets(self) -> None:
         names = [argument for node in self.nodes for argument in ("--node", node.name)]
-        subprocess.run(
+        answer = subprocess.run(
             [sys.executable, str(CERTIFICATES), "--directory", str(self.secrets), *names],
-            check=True,
-            stdout=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
         )
+        if answer.returncode:
+            said = answer.stderr.strip().splitlines() or [f"status {answer.returncode}"]
+            raise RuntimeError(f"The keys could not be made: {said[-1]}")
 
     def _write_connection(self) -> None:
         home = self.directory / "flower"

@@ -7,13 +7,14 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
-from typing import TextIO
+from types import FrameType, TracebackType
+from typing import Any, Self, TextIO
 
 from simulations.deployment.federation import CONNECTION, Federation
 from simulations.deployment.run import Run
 
 COMPLETED = "finished:completed"
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def deploy_local(
@@ -54,18 +55,23 @@ def deploy_local(
         Exit status: 0 if the run was completed, 130 if it was interrupted, 1 otherwise.
     """
     show = output or sys.stdout
-    node_config = {"data-dir": str(data_dir.resolve())} if data_dir else None
-    with _directory(directory) as place, _stop_on_termination():
-        federation = Federation(place, nodes=nodes, tls=tls, node_config=node_config)
-        try:
-            with federation:
+    node_config = {"data-dir": str(data_dir.expanduser().resolve())} if data_dir else None
+    try:
+        with (
+            Interruption() as interruption,
+            _directory(directory) as place,
+            Federation(place, nodes=nodes, tls=tls, node_config=node_config) as federation,
+        ):
+            try:
                 return _run(federation, app, run_config or {}, keep, show)
-        except RuntimeError as error:
-            print(f"The federation failed: {error}", file=show)
-            return 1
-        except KeyboardInterrupt:
-            print("Interrupted: everything was stopped.", file=show)
-            return 130
+            finally:
+                interruption.ignore()
+    except (RuntimeError, TimeoutError) as error:
+        print(f"The federation failed: {error}", file=show)
+        return 1
+    except KeyboardInterrupt:
+        print("Interrupted: everything was stopped.", file=show)
+        return 130
 
 
 def _run(
@@ -98,8 +104,8 @@ def _run(
 
 
 def _follow(run: Run, show: TextIO) -> None:
-    """Copy the run's log to ``show`` while it grows."""
-    with run.log.open(encoding="utf-8", errors="replace") as log:
+    """Copy what the run writes to ``show``, while it does."""
+    with run.open_output() as log:
         while True:
             ended = not run.alive
             while text := log.read(8192):
@@ -119,15 +125,37 @@ def _directory(directory: Path | None) -> Iterator[Path]:
         yield Path(temporary)
 
 
-@contextmanager
-def _stop_on_termination() -> Iterator[None]:
-    """Treat SIGTERM like Ctrl-C, so that a service manager leaves no node behind either."""
+class Interruption:
+    """Makes the first signal to end a `KeyboardInterrupt`, and lets no other disturb the end.
 
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
+    So Ctrl-C, a service manager and a terminal that is closed leave no node behind, also if they
+    insist. A signal that was ignored before stays so, as SIGHUP does under ``nohup``.
+    """
 
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    def __init__(self) -> None:
+        self._before: dict[signal.Signals, Any] = {}
+        self._heard = False
+
+    def ignore(self) -> None:
+        """Ignore these signals from now on."""
+        self._heard = True
+
+    def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
+        if not self._heard:
+            self._heard = True
+            raise KeyboardInterrupt
+
+    def __enter__(self) -> Self:
+        for number in SIGNALS:
+            if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                self._before[number] = signal.signal(number, self._interrupt)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from simulations.config import ConfigError
 from simulations.deployment.process import Process, flower_environment
 
 # After two missed heartbeats of 30 s; until then the SuperLink takes a killed node for online and
@@ -30,7 +31,9 @@ def config_argument(values: Mapping[str, str | int | float | bool]) -> str:
             text = str(value).lower()
         elif isinstance(value, str):
             if '"' in value or "\n" in value:
-                raise ValueError(f"{key} = {value!r}: quotes and line breaks are not allowed.")
+                raise ConfigError(
+                    f"{key} is {value!r}, but must be without double quotes and line breaks."
+                )
             text = f'"{value}"'.replace("\\", "\\\\")
         else:
             text = repr(value)
@@ -76,6 +79,7 @@ class Node(Process):
         )
         self.directory = directory
         self.superlink = superlink
+        config_argument(config)  # refuses what cannot be said, before anything was started
         self.config = dict(config)
         self.ca = ca
         self.key = key

@@ -6,7 +6,8 @@ import signal
 import subprocess
 import sysconfig
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from io import TextIOWrapper
 from pathlib import Path
 
 from simulations.process_table import process_table
@@ -56,6 +57,8 @@ class Process:
         self.command = list(command)
         self.log = log
         self.environment = dict(environment)
+        self.pids: list[int] = []
+        """Ids of all its starts, the last one being `pid`."""
         self._popen: subprocess.Popen[bytes] | None = None
         self._log_start = 0
 
@@ -92,14 +95,20 @@ class Process:
                 env=self.environment,
                 start_new_session=True,
             )
+        self.pids.append(self._popen.pid)
+
+    def open_output(self) -> TextIOWrapper:
+        """Open its log where its output since the last start begins."""
+        log = self.log.open("rb")
+        log.seek(self._log_start)
+        return TextIOWrapper(log, encoding="utf-8", errors="replace")
 
     def output(self) -> str:
         """Return what it has written since it was last started."""
         if not self.log.exists():
             return ""
-        with self.log.open("rb") as log:
-            log.seek(self._log_start)
-            return log.read().decode(errors="replace")
+        with self.open_output() as log:
+            return log.read()
 
     def wait_for(self, text: str, *, timeout: float) -> None:
         """Wait until ``text`` is in its output; an exit before that is an error."""
@@ -125,26 +134,10 @@ class Process:
             raise TimeoutError(f"{self.name} still runs after {timeout:g} s.") from None
 
     def descendants(self) -> dict[int, str]:
-        """Return id and command line of what it started, at any depth.
-
-        Flower tells a child its parent's id on the command line, so children are found even when
-        the parent is dead and the system has handed them to another.
-        """
+        """Return id and command line of what it started since the last start, at any depth."""
         if self._popen is None:
             return {}
-        table = process_table()
-        found: dict[int, str] = {}
-        parents = {self._popen.pid}
-        while parents:
-            told = [f"--parent-pid {pid} " for pid in parents]
-            children = {
-                pid
-                for pid, listed in table.items()
-                if listed.parent in parents or any(text in f"{listed.command} " for text in told)
-            }
-            parents = children - found.keys()
-            found |= {pid: table[pid].command for pid in parents}
-        return found
+        return descendants_of([self.pid]) if self.alive else descendants_of([], dead=[self.pid])
 
     def kill(self) -> None:
         """End it at once, as ``kill -9`` does; what it started is left to notice by itself."""
@@ -162,9 +155,32 @@ class Process:
             self._popen.send_signal(number)
 
 
+def descendants_of(pids: Collection[int], *, dead: Collection[int] = ()) -> dict[int, str]:
+    """Return id and command line of what these processes started, at any depth.
+
+    Flower tells a child its parent's id on the command line, so children are found even when
+    the parent is dead and the system has handed them to another. What has the id of a dead one
+    as its parent's is a stranger's: the id was given away again.
+    """
+    table = process_table()
+    found: dict[int, str] = {}
+    parents, named = set(pids), {*pids, *dead}
+    while named:
+        told = [f"--parent-pid {pid} " for pid in named]
+        children = {
+            pid
+            for pid, listed in table.items()
+            if listed.parent in parents or any(text in f"{listed.command} " for text in told)
+        }
+        parents = named = children - found.keys()
+        found |= {pid: table[pid].command for pid in parents}
+    return found
+
+
 def stop_together(processes: Sequence[Process], *, timeout: float = 10.0) -> None:
     """Stop several at once: as long as the slowest takes, not as all of them after each other."""
     running = [process for process in processes if process.alive]
+    # Before anything ends: what a child of a dead child started is nobody's any more.
     started = {pid: args for process in processes for pid, args in process.descendants().items()}
     for process in running:
         process.send(signal.SIGTERM)
@@ -176,6 +192,9 @@ def stop_together(processes: Sequence[Process], *, timeout: float = 10.0) -> Non
             process.wait(timeout=max(0.1, deadline - time.monotonic()))
         except TimeoutError:
             process.kill()
+    # And what was just being started at that moment.
+    gone = [process.pid for process in running]
+    started |= descendants_of(still_running(started), dead=gone)
     end_remaining(started, timeout=3.0)
 
 

@@ -1,6 +1,7 @@
 """The server of a real federation: rounds with whoever is there, until the last one.
 
-A round asks the nodes that are connected and ends with the last reply or at ``round-deadline``.
+A round asks the nodes that are connected and ends with the last reply or at ``round-deadline``;
+while nobody is there, no round begins.
 The run's directory has what an experiment's has, as far as a server can know it, and
 ``metrics.prom`` (see `simulations.real.exposition`). With ``resume`` the training goes on from the
 directory's checkpoint, and nodes go back to what they knew then.
@@ -23,7 +24,7 @@ from fedau_flwr.delivery import PunctualGrid
 from fedau_flwr.records import decode_all, encode
 from fedau_flwr.report import RoundReport
 from simulations.checkpoint import load_checkpoint, save_checkpoint
-from simulations.config import ConfigError, RunConfig
+from simulations.config import LEAST_SECURE, ConfigError, RunConfig
 from simulations.data.arrays import Part
 from simulations.data.spec import DataError
 from simulations.evaluation import Evaluation, Evaluator
@@ -37,6 +38,12 @@ from simulations.run_log import run_log
 from simulations.worker import LR
 
 log = logging.getLogger("flwr.simulations")
+
+LOOK_SECONDS = 1.0
+"""Between two looks for nodes while there are too few."""
+
+WORD_SECONDS = 60.0
+"""Between two lines in the log about that."""
 
 
 def run_federation(grid: Grid, config: RunConfig) -> RunDirectory:
@@ -84,6 +91,8 @@ class Training:
         except Exception as error:
             self._run.finish("failed", self._round, str(error))
             raise
+        finally:
+            self._run.stop_file.unlink(missing_ok=True)
         self._run.finish(status, self._round, sentence)
         log.info("%s", sentence)
 
@@ -104,6 +113,9 @@ class Training:
     def _rounds(self) -> tuple[str, str]:
         rounds = self._config.rounds
         while self._round < rounds:
+            if not self._wait_for_nodes():
+                self._checkpoint()
+                return self._stopped()
             report = self._one_round()
             self._seconds += report.seconds
             self._since_report.append(report)
@@ -114,12 +126,33 @@ class Training:
             if last or stop or self._round % self._config.checkpoint_rounds == 0:
                 self._checkpoint()
             if stop and not last:
-                self._run.stop_file.unlink(missing_ok=True)
-                return "stopped", (
-                    f"The run was stopped after round {self._round} of {rounds}; go on with "
-                    f"`fedau resume {self._run.path}`."
-                )
+                return self._stopped()
         return "finished", f"The run finished its {rounds} rounds."
+
+    def _stopped(self) -> tuple[str, str]:
+        return "stopped", (
+            f"The run was stopped after round {self._round} of {self._config.rounds}; go on with "
+            f"the same `flwr run` and 'run-dir=\"{self._run.path}\" resume=true' in its run "
+            f"config, or after `fedau deploy local` with `fedau resume {self._run.path}`."
+        )
+
+    def _wait_for_nodes(self) -> bool:
+        """Wait until a round makes sense; returns whether it does, or the run is to stop."""
+        least = LEAST_SECURE if self._config.secure_sum else 1
+        silent_until = 0.0
+        while (connected := len(list(self._grid.get_node_ids()))) < least:
+            if self._run.stop_file.exists():
+                return False
+            if time.monotonic() >= silent_until:
+                log.info(
+                    "Round %d waits for nodes: %d connected, at least %d needed.",
+                    self._round + 1,
+                    connected,
+                    least,
+                )
+                silent_until = time.monotonic() + WORD_SECONDS
+            time.sleep(LOOK_SECONDS)
+        return True
 
     def _one_round(self) -> RoundReport:
         number = self._round + 1

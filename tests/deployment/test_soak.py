@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from simulations.deployment import Federation, Node
-from simulations.deployment.process import still_running
+from simulations.deployment.process import descendants_of, still_running
 from tests.deployment.conftest import APP
 from tests.deployment.history import CUTOFF, History, last_version, weight
 
@@ -26,6 +26,9 @@ DEADLINE = 12.0
 CALM_ROUNDS = 2
 # A machine that is slow for other reasons gets so many seconds more to see enough happen.
 GRACE = 240.0
+# What a node that was killed has started looks for it several times a second, and the ClientApp of
+# its SuperExec in turn; both then clean up.
+ORPHAN_SECONDS = 20.0
 ENOUGH_ROUNDS, ENOUGH_CLIENTS = 5, NODES // 2
 
 
@@ -51,6 +54,7 @@ class Story:
     model: NDArray[np.float32]
     before: dict[str, Usage]
     after: dict[str, Usage]
+    orphans: list[str]
     left_behind: list[str]
 
 
@@ -71,15 +75,36 @@ def usage(federation: Federation) -> dict[str, Usage]:
     return {name: Usage.of(pid) for name, pid in pids.items()}
 
 
-def come_and_go(nodes: list[Node], chance: random.Random) -> None:
-    """Start or stop one node at random; some stop without a word."""
+def come_and_go(nodes: list[Node], chance: random.Random) -> dict[int, str]:
+    """Start or stop one node at random; some stop without a word, and leave what is returned."""
     node = chance.choice(nodes)
     if not node.alive:
         node.start()
     elif chance.random() < 0.25:
+        bereft = node.descendants()
         node.kill()
+        return bereft
     else:
         node.stop()
+    return {}
+
+
+def dead_starts(federation: Federation) -> list[int]:
+    """Return the ids of all processes that were started and do not run any more."""
+    processes = [federation.superlink, *federation.nodes]
+    running = {process.pid for process in processes if process.alive}
+    return [pid for process in processes for pid in process.pids if pid not in running]
+
+
+def orphans(federation: Federation, bereft: dict[int, str]) -> list[str]:
+    """Return what still runs of processes that are dead, once it had the time to notice."""
+    deadline = time.monotonic() + ORPHAN_SECONDS
+    while True:
+        found = descendants_of(still_running(bereft), dead=dead_starts(federation))
+        found |= {pid: bereft[pid] for pid in still_running(bereft)}
+        if not found or time.monotonic() > deadline:
+            return list(found.values())
+        time.sleep(0.5)
 
 
 def enough_happened(directory: Path) -> bool:
@@ -121,21 +146,25 @@ def tell(directory: Path, environment: dict[str, str]) -> Story:
         )
         run.wait_for(f"Round {CALM_ROUNDS}:", timeout=300.0)
         before = usage(federation)
+        bereft: dict[int, str] = {}
         end = time.monotonic() + SOAK
         while time.monotonic() < end or (
             time.monotonic() < end + GRACE and not enough_happened(directory)
         ):
-            come_and_go(federation.nodes[1:], chance)
+            bereft |= come_and_go(federation.nodes[1:], chance)
             time.sleep(chance.uniform(1.0, 5.0))
         after = usage(federation)
         (directory / "stop").touch()
         status = run.wait_finished(timeout=300.0)
+        forgotten = orphans(federation, bereft)
         started = {
             pid: args
             for process in [federation.superlink, *federation.nodes]
             for pid, args in process.descendants().items()
         }
         federation.stop()
+        left_behind = {pid: started[pid] for pid in still_running(started)}
+        left_behind |= descendants_of([], dead=dead_starts(federation))
         return Story(
             federation=federation,
             history=History.read(directory, identities(federation.nodes)),
@@ -143,7 +172,8 @@ def tell(directory: Path, environment: dict[str, str]) -> Story:
             model=np.load(directory / "model.npy"),
             before=before,
             after=after,
-            left_behind=[started[pid] for pid in still_running(started)],
+            orphans=forgotten,
+            left_behind=list(left_behind.values()),
         )
 
 
@@ -182,6 +212,12 @@ def test_holds_no_more_than_at_the_beginning(story: Story, name: str) -> None:
     assert after.memory - before.memory < 32 * 2**20
     # A connection per node that came since, and those for pulls at the same time.
     assert after.files - before.files <= 2 * NODES
+
+
+def test_what_a_killed_node_started_ends_by_itself(story: Story) -> None:
+    starts = [len(node.pids) for node in story.federation.nodes]
+    assert max(starts) > 1, "no node was started again"
+    assert story.orphans == []
 
 
 def test_no_process_is_left_behind(story: Story) -> None:

@@ -1,10 +1,13 @@
 """The script that makes a federation's secrets; tests/deployment shows that Flower takes them."""
 
+import importlib.util
+import os
 import socket
 import ssl
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,27 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key, l
 
 from tests.docker.compose import DOCKER
 
-SERVER_FILES = {"ca.crt", "ca.key", "server.crt", "server.key"}
+CONTAINERS = {"server.key", "superexec.secret", "node-0.key"}
+"""What the README gives to the containers' user."""
+
+
+@pytest.fixture
+def make_as_another(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """Run the script as a user that may not read what belongs to the containers."""
+    spec = importlib.util.spec_from_file_location("certificates", DOCKER / "certificates.py")
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    read = Path.read_bytes
+
+    def read_if_allowed(path: Path) -> bytes:
+        if path.name in CONTAINERS:
+            raise PermissionError(13, "Permission denied", str(path))
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", read_if_allowed)
+    return lambda directory, *arguments: script.main(["--directory", str(directory), *arguments])
 
 
 def make(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -73,6 +96,52 @@ def test_makes_everything_readable_by_the_owner_only(tmp_path: Path) -> None:
         "node-1.key": 0o600,
         "node-1.pub": 0o644,
     }
+
+
+def test_umask_does_not_hide_certificates(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        make(tmp_path, "--node", "node-0")
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert modes["ca.crt"] == modes["server.crt"] == modes["node-0.pub"] == 0o644
+    assert modes["ca.key"] == modes["server.key"] == modes["node-0.key"] == 0o600
+
+
+def test_keys_of_the_containers_are_not_read_to_be_kept(
+    tmp_path: Path, make_as_another: Callable[..., int]
+) -> None:
+    make(tmp_path, "--node", "node-0")
+    assert make_as_another(tmp_path, "--node", "node-0", "--node", "node-1") == 0
+    assert (tmp_path / "node-1.pub").exists()
+
+
+@pytest.mark.parametrize("lost", ["server.crt", "node-0.pub"])
+def test_key_of_the_containers_that_is_needed_is_a_sentence(
+    tmp_path: Path, make_as_another: Callable[..., int], lost: str
+) -> None:
+    make(tmp_path, "--node", "node-0")
+    (tmp_path / lost).unlink()
+    with pytest.raises(SystemExit, match=r"\.key may not be read or written .* with sudo"):
+        make_as_another(tmp_path, "--node", "node-0")
+
+
+def test_directory_that_is_a_file_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    answer = make(tmp_path / "file")
+    assert answer.returncode == 1
+    assert answer.stderr == f"{tmp_path / 'file'}: File exists.\n"
+
+
+def test_public_half_alone_gets_no_other_key(tmp_path: Path) -> None:
+    make(tmp_path, "--node", "node-0")
+    (tmp_path / "node-0.key").unlink()
+    before = contents(tmp_path)
+    answer = make(tmp_path, "--node", "node-0")
+    assert answer.returncode == 1
+    assert "node-0.pub is there without" in answer.stderr
+    assert contents(tmp_path) == before
 
 
 def test_never_overwrites(tmp_path: Path) -> None:

@@ -3,9 +3,11 @@
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import tomllib
+from collections.abc import Iterator
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -14,8 +16,12 @@ from typing import Any
 import pytest
 import yaml
 from flwr.common.config import parse_config_args
+from packaging.requirements import Requirement
+from packaging.version import Version
 
+from simulations.config import RUNS
 from tests.docker.compose import DOCKER, STACKS, VARIABLES, load_stack
+from tests.docker.schema import mistakes
 
 # The packages export functions under the names of these modules, hence no plain import.
 PARSERS = {
@@ -27,6 +33,10 @@ PARSERS = {
     )._parse_args_run_supernode,
     "fedau-flwr": import_module("flwr.supercore.cli.flower_superexec")._parse_args,
 }
+HOME = "/app"
+"""Of the user that Flower's images run as."""
+
+FILES = sorted({name for files in STACKS for name in files})
 SERVICES = [
     pytest.param(files, service, id=f"{'+'.join(files)}:{service}")
     for files in STACKS
@@ -34,9 +44,31 @@ SERVICES = [
 ]
 
 
+def changeable(files: tuple[str, ...]) -> dict[str, Any]:
+    """Return a project without the parts that YAML lets several services share."""
+    project: dict[str, Any] = json.loads(json.dumps(load_stack(files)))
+    return project
+
+
 def flower_services(files: tuple[str, ...]) -> dict[str, dict[str, Any]]:
     services = load_stack(files)["services"]
     return {name: service for name, service in services.items() if "command" in service}
+
+
+CHOSEN = [("environment",), ("args",), ("depends_on",)]
+"""Keys of a service below which names are ours."""
+
+
+def keys(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Return the path of every key that the specification has, and we did not choose."""
+    items = enumerate(value) if isinstance(value, list) else value.items()
+    for key, inner in items:
+        chosen = len(path) == 1 or path[-1:] in CHOSEN
+        extension = not path and str(key).startswith("x-")
+        if isinstance(value, dict) and not chosen and not extension:
+            yield (*path, key)
+        if isinstance(inner, dict | list):
+            yield from keys(inner, (*path, key))
 
 
 def parse(service: dict[str, Any]) -> argparse.Namespace:
@@ -80,20 +112,81 @@ def test_no_flag_is_deprecated(files: tuple[str, ...]) -> None:
                 assert "deprecated" not in text.lower()
 
 
+@pytest.mark.parametrize("files", [(name,) for name in FILES] + STACKS, ids="+".join)
+def test_structure_is_that_of_the_specification(files: tuple[str, ...]) -> None:
+    """Of each file by itself, and of what they make together."""
+    assert mistakes(load_stack(files)) == []
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_misspelt_key_fails(name: str) -> None:
+    """Any key at any depth but the names, which are ours to choose."""
+    found = 0
+    original = json.dumps(load_stack((name,)))
+    for path in keys(json.loads(original)):
+        project = place = json.loads(original)
+        for step in path[:-1]:
+            place = place[step]
+        place[f"{path[-1]}s"] = place.pop(path[-1])
+        assert mistakes(project), f"{path} may be misspelt"
+        found += 1
+    assert found > 0
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("read_only",), "yes"),
+        (("command",), "--host=0.0.0.0"),
+        (("restart",), "sometimes"),
+        (("healthcheck", "interval"), 30),
+        (("healthcheck", "test"), ["python", "/opt/healthcheck.py"]),
+        (("tmpfs",), ["/tmp", "/app/.flwr:"]),
+        (("volumes",), ["results"]),
+        (("ports",), [8000]),
+        (("environment", "FLWR_TELEMETRY_ENABLED"), 0),
+        (("depends_on",), {"superlink": {"condition": "healthy"}}),
+    ],
+    ids=lambda item: ".".join(item) if isinstance(item, tuple) else "",
+)
+def test_a_value_of_the_wrong_kind_fails(path: tuple[str, ...], value: Any) -> None:
+    project = changeable(("server.yml",))
+    place = project["services"]["serverapp"]
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    (mistake,) = mistakes(project)
+    assert mistake.startswith(f"$.services.serverapp.{'.'.join(path)}")
+
+
 @pytest.mark.parametrize("files", STACKS, ids="+".join)
-def test_docker_compose_accepts_it(files: tuple[str, ...], tmp_path: Path) -> None:
-    """Ask docker-compose where there is one; its answer must also equal our own reading."""
+def test_docker_compose_reads_it_as_we_do(files: tuple[str, ...], tmp_path: Path) -> None:
+    """Whichever there is, the plugin or the older program: its answer must equal our reading."""
     project = load_stack(files)
-    assert project.keys() <= {"services", "networks", "volumes", "secrets", "x-flower"}
-    program = shutil.which("docker-compose")
-    if program is None:
-        return
+    for program in compose_programs():
+        check_reading(program, files, project, tmp_path)
+
+
+def compose_programs() -> list[list[str]]:
+    """Return how Docker Compose is called on this machine; nothing where it is not installed."""
+    ways = [["docker", "compose"], ["docker-compose"]]
+    return [
+        way
+        for way in ways
+        if shutil.which(way[0])
+        and not subprocess.run([*way, "version"], capture_output=True, check=False).returncode
+    ]
+
+
+def check_reading(
+    program: list[str], files: tuple[str, ...], project: dict[str, Any], tmp_path: Path
+) -> None:
     arguments = [argument for name in files for argument in ("-f", str(DOCKER / name))]
     environment = {**os.environ, **VARIABLES, "SECRETS": str(tmp_path)}
     # Ray leaves our modules on the path of every program that these tests start after it.
     environment.pop("PYTHONPATH", None)
     answer = subprocess.run(
-        [program, "-p", "test", *arguments, "config"],
+        [*program, "-p", "test", *arguments, "config"],
         capture_output=True,
         text=True,
         env=environment,
@@ -178,6 +271,20 @@ def test_control_api_is_not_published() -> None:
     assert forwarded == ["/v1/fleet/"]
 
 
+def test_gateway_looks_the_superlink_up_again() -> None:
+    """nginx asks for a name that is written out once, at its start."""
+    text = (DOCKER / "gateway.conf").read_text()
+    public = text[text.index("listen 8443") : text.index("location")]
+    assert re.search(r"^    resolver 127\.0\.0\.11 valid=10s;$", public, re.MULTILINE)
+    (variable, target) = re.findall(r"^    set (\$\w+) (\S+);$", public, re.MULTILINE)[0]
+    # Without a path: one would take the place of the request's.
+    assert target == "https://superlink:8000"
+    assert re.findall(r"proxy_pass (\S+);", text) == [variable]
+    # The certificate is checked for the name, as before.
+    assert "proxy_ssl_name superlink;" in text
+    assert "proxy_ssl_verify on;" in text
+
+
 def test_state_survives_containers() -> None:
     server = load_stack(("server.yml",))
     database = parse(server["services"]["superlink"]).database
@@ -195,6 +302,17 @@ def test_state_survives_containers() -> None:
     }
     assert "state:/state" in client["clientapp"]["volumes"]
     assert "/srv/data:/data:ro" in client["clientapp"]["volumes"]
+
+
+def test_run_without_a_directory_finds_one_that_survives() -> None:
+    volumes = load_stack(("server.yml",))["services"]["serverapp"]["volumes"]
+    default = str(RUNS).replace("~", HOME)
+    assert {f"results:{default}", "results:/results"} <= set(volumes)
+    # A new volume has the owner of the folder that the image has in its place.
+    (line,) = [
+        line for line in (DOCKER / "Dockerfile").read_text().splitlines() if "--owner=app" in line
+    ]
+    assert {default, "/results", "/state"} <= set(line.split())
 
 
 def test_group_goes_into_the_node_config() -> None:
@@ -224,10 +342,42 @@ def test_image_has_the_versions_of_the_project() -> None:
         assert dockerfile.count(json.dumps(requirement)) == 2
 
 
-def test_images_are_of_the_installed_flower() -> None:
-    installed = version("flwr")
-    assert f"ARG FLWR_VERSION={installed}\n" in (DOCKER / "Dockerfile").read_text()
-    for files in STACKS:
-        for service in flower_services(files).values():
-            if service["image"].startswith("flwr/"):
-                assert service["image"].endswith(f":{installed}")
+def admitted(tag: str, installed: str) -> bool:
+    """Return whether an image of Flower is one that we support, and that these tests know."""
+    project = tomllib.loads((DOCKER.parent / "pyproject.toml").read_text())["project"]
+    (flower,) = [
+        requirement
+        for requirement in map(Requirement, project["dependencies"])
+        if requirement.name == "flwr"
+    ]
+    return tag in flower.specifier and Version(tag) <= Version(installed)
+
+
+def test_images_are_of_a_flower_that_was_tested() -> None:
+    (built,) = re.findall(r"^ARG FLWR_VERSION=(\S+)$", (DOCKER / "Dockerfile").read_text(), re.M)
+    images = {service["image"] for files in STACKS for service in flower_services(files).values()}
+    tags = {image.split(":")[1] for image in images if image.startswith("flwr/")}
+    arguments = {
+        service["build"]["args"]["FLWR_VERSION"]
+        for files in STACKS
+        for service in flower_services(files).values()
+        if "build" in service
+    }
+    assert tags == arguments == {built}, "all of them have the same"
+    assert admitted(built, version("flwr"))
+
+
+@pytest.mark.parametrize(
+    ("tag", "installed", "allowed"),
+    [
+        ("1.41.0", "1.41.0", True),
+        ("1.41.0", "1.42.0", True),
+        ("1.42.0", "1.41.0", False),
+        ("1.40.0", "1.41.0", False),
+        ("2.0.0", "2.0.0", False),
+    ],
+)
+def test_a_newer_flower_here_leaves_the_images_as_they_are(
+    tag: str, installed: str, allowed: bool
+) -> None:
+    assert admitted(tag, installed) is allowed

@@ -1,4 +1,6 @@
+import errno
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,3 +56,23 @@ def test_an_unreadable_config_is_named(tmp_path):
     (tmp_path / "config.toml").write_text("method = ")
     with pytest.raises(ConfigError, match=r"config\.toml cannot be read"):
         RunDirectory(Path(tmp_path)).config()
+
+
+def test_a_directory_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    path = str(tmp_path / "file" / "run")
+    with pytest.raises(ConfigError) as refused:
+        RunDirectory.open(RunConfig(run_dir=path))
+    assert str(refused.value) == (
+        f"run-dir is {path!r}, but must be a directory that can be written to (Not a directory)."
+    )
+
+
+def test_a_file_system_that_is_read_only_is_named(tmp_path, monkeypatch):
+    def refuse(path, *_, **__):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(ConfigError, match=r"run-dir is '.*/\.fedau/runs/.*Read-only file system"):
+        RunDirectory.open(RunConfig())

@@ -65,7 +65,7 @@ def test_a_port_that_is_taken_is_said():
 
 
 def test_a_superlink_that_does_not_come_up_is_said(monkeypatch):
-    monkeypatch.setattr("simulations.superlink._program", lambda name: "false")
+    monkeypatch.setattr("simulations.superlink.program", lambda name: "false")
     with pytest.raises(RunFailure, match="did not come up on port"), SuperLink():
         pass
 

@@ -1,5 +1,6 @@
 """What the commands for deployments hand on, and what they refuse; tests/deployment runs them."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -99,7 +100,9 @@ def test_resume_on_a_named_federation(fedau, deployed, monkeypatch, tmp_path):
     assert fedau("resume", str(tmp_path / "run"), "--federation", "ours").exit_code == 0
     assert commands == [
         [
-            *("flwr", "run", str(CLONE), "ours", "--stream", "--run-config"),
+            # Beside this Python, also where its environment is not activated.
+            str(Path(sys.executable).parent / "flwr"),
+            *("run", str(CLONE), "ours", "--stream", "--run-config"),
             f'pattern="real" clients=4 run-dir="{tmp_path / "run"}" resume=true',
         ]
     ]
@@ -113,7 +116,7 @@ def test_resume_needs_to_know_where(fedau, tmp_path):
     assert "name that with --federation" in result.output
 
 
-@pytest.mark.parametrize("text", ["clients", "clients=", "=3", "a=1 b", "a='x"])
+@pytest.mark.parametrize("text", ["clients", "clients=", "=3", "a=1 b", "a='x", "a=x"])
 def test_bad_overrides_are_a_sentence(fedau, deployed, text):
     result = fedau("deploy", "local", "-c", text)
     assert result.exit_code == 2
@@ -126,6 +129,34 @@ def test_own_settings_are_checked_before_anything_starts(fedau, deployed):
     assert result.exit_code == 2
     assert "cutoff is -1, but must be 0 or more." in result.output
     assert deployed == []
+
+
+def test_a_directory_that_is_a_file_is_a_sentence(fedau, deployed, tmp_path):
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        result = fedau("deploy", "local", "--directory", str(path))
+        assert result.exit_code == 2
+        assert f"directory is {str(path)!r}, but must be a directory that can be" in result.output
+    assert deployed == []
+
+
+@pytest.mark.parametrize("option", ["directory", "data-dir"])
+def test_a_quote_in_a_path_is_a_sentence(fedau, deployed, tmp_path, option):
+    result = fedau("deploy", "local", f"--{option}", str(tmp_path / 'a"b'))
+    assert result.exit_code == 2
+    assert f"{option} is " in result.output
+    assert "but must be without double quotes and line breaks." in result.output
+    assert deployed == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_fails_is_a_sentence(fedau, monkeypatch):
+    def deploy_local(*_, **__):
+        raise OSError(28, "No space left on device", "/somewhere")
+
+    monkeypatch.setattr(command, "deploy_local", deploy_local)
+    result = fedau("deploy", "local")
+    assert (result.exit_code, result.output) == (1, "/somewhere: No space left on device.\n")
 
 
 def test_a_simulation_has_no_real_participation(fedau):

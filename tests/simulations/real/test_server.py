@@ -2,6 +2,8 @@
 
 import json
 from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -196,7 +198,54 @@ def test_stops_when_asked(config, tmp_path):
     grid = Stopping(client_app, NODES, config.to_dict())
     run = run_federation(grid, config)
     assert outcome(run) | {"sentence": ""} == {"status": "stopped", "round": 1, "sentence": ""}
+    # The directory is the server's, where the operator may have no `fedau`.
+    assert f"`flwr run` and 'run-dir=\"{run.path}\" resume=true'" in outcome(run)["sentence"]
     assert load_checkpoint(run.checkpoint_file)["round"] == 1
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Let seconds pass at once, and return what happens in which of them."""
+    seconds = SimpleNamespace(now=1000.0, events={})
+
+    def sleep(duration):
+        seconds.now += duration
+        for due in [moment for moment in seconds.events if moment <= seconds.now - 1000]:
+            seconds.events.pop(due)()
+
+    time = SimpleNamespace(monotonic=lambda: seconds.now, sleep=sleep)
+    monkeypatch.setattr("simulations.real.server.time", time)
+    return seconds
+
+
+@pytest.mark.parametrize("method", ["fedau", "fedavg"])
+def test_nobody_there_can_be_stopped(config, tmp_path, clock, caplog, method):
+    caplog.set_level("INFO")
+    clock.events[150] = (tmp_path / "run" / "stop").touch
+    grid = InProcessGrid(client_app, 0, config.to_dict())
+    run = run_federation(grid, replace(config, method=method))
+    assert outcome(run) | {"sentence": ""} == {"status": "stopped", "round": 0, "sentence": ""}
+    assert load_checkpoint(run.checkpoint_file)["round"] == 0
+    assert not run.stop_file.exists()
+    waits = [r.getMessage() for r in caplog.records if "waits for nodes" in r.getMessage()]
+    assert waits == ["Round 1 waits for nodes: 0 connected, at least 1 needed."] * 3
+
+
+@pytest.mark.parametrize(
+    ("settings", "least"), [({}, 1), ({"method": "fedavg"}, 1), ({"secure_sum": True}, 3)]
+)
+def test_an_outage_is_no_part_of_a_round(config, clock, caplog, settings, least):
+    caplog.set_level("INFO")
+    one = replace(config, num_server_rounds=1, **settings)
+    grid = InProcessGrid(client_app, 0, one.to_dict())
+    for client in range(least):
+        node_config = {"partition-id": client, "num-partitions": NODES}
+        clock.events[70 * (client + 1)] = partial(grid.connect, node_config)
+    run = run_federation(grid, one)
+    assert outcome(run)["status"] == "finished"
+    assert exposed(run)["fedau_participants"] == least
+    assert exposed(run)["fedau_round_seconds"] < 60
+    assert f"at least {least} needed" in caplog.text
 
 
 def test_more_nodes_than_clients_are_a_mistake(config, tmp_path):
