@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from simulations.bench import settings
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -53,3 +55,17 @@ def test_the_table_of_the_benchmark_is_the_generated_one():
     assert (
         f"100,000 clients the server process holds {many} MB, at 250 it holds {few} MB." in README
     )
+
+
+def test_the_benchmark_is_that_of_this_code():
+    bench = json.loads((ROOT / "simulations/results/bench/bench.json").read_text(encoding="utf-8"))
+    now = settings.full(Path("/anywhere"), Path("/anywhere"))
+    for key, config in (("run", now.config), ("scale", now.scale)):
+        same = config.to_dict() | {"data-dir": ""}
+        assert bench[key] == {name: same[name] for name in bench[key]}
+    assert bench["repetitions"] == now.repetitions
+    assert bench["seconds"] <= 600
+    numbers = re.findall(r"`([a-z0-9-]+)` \(([\d.]+)\)", README)
+    assert len(numbers) >= 6
+    for name, number in numbers:
+        assert float(number) == pytest.approx(bench["million"][name], rel=0.01), name
