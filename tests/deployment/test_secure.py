@@ -1,6 +1,6 @@
 """Secure sums on a federation, with one node killed in each of the four exchanges in turn.
 
-Five clients, TLS and authentication. In round k + 1 the node of client k kills itself when it is
+Four clients, TLS and authentication. In round k + 1 the node of client k kills itself when it is
 asked for its part in exchange k. The operator sees that it is gone and removes it; another node,
 with a key of its own and the client's state directory, takes its place.
 """
@@ -26,7 +26,7 @@ from tests.deployment.database import DatabaseRecord
 from tests.deployment.history import CUTOFF, History, weight
 
 SECONDS = 130
-CLIENTS = 5
+CLIENTS = 4
 EXCHANGES = list(Exchange)
 # Nobody waits so long: the SuperLink knows at once that a node which was removed will not reply.
 EXCHANGE_SECONDS = 300.0
@@ -45,7 +45,7 @@ class Story:
 def replace_the_dead(federation: Federation, node: Node, spare: Node | None) -> None:
     """Wait until ``node`` is dead, start ``spare``, and only then let the round go on without it.
 
-    So the next round has five clients again.
+    So the next round has all clients again.
     """
     deadline = time.monotonic() + 300.0
     while node.alive:

@@ -17,8 +17,11 @@ from simulations.deployment.local import SIGNALS, deploy_local
 @pytest.fixture
 def stopped(monkeypatch):
     """Return a list of the federations that were stopped, each while all signals came in."""
-    # A program in the background of a script ignores SIGINT, and so may these tests.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    # A program in the background of a script or under nohup ignores some, and so may these tests.
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     stopped = []
 
     def stop(federation):
@@ -28,7 +31,8 @@ def stopped(monkeypatch):
 
     monkeypatch.setattr(Federation, "stop", stop)
     yield stopped
-    signal.signal(signal.SIGINT, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def deploy(tmp_path, monkeypatch, story, **options):
