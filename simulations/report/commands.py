@@ -83,10 +83,8 @@ def keep(
 
     with sentences():
         where, target = (path.expanduser().resolve() for path in (directory, out))
-        files = present(copy(find_runs(where), where, target), target, Console(), kinds=KINDS)
-        for file in files:
-            if file.suffix == ".svg":
-                file.unlink()
+        copies = copy(find_runs(where), where, target)
+        present(copies, target, Console(), kinds=KINDS, formats=("png",))
 
 
 @run_options(only=(*_PICTURED, "mean_participation", "min_participation", "data_dir"))

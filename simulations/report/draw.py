@@ -13,7 +13,7 @@ from simulations.report.class_bars import class_bars
 from simulations.report.client_distributions import client_distributions
 from simulations.report.curves import curves
 from simulations.report.cutoff_plot import cutoff_plot
-from simulations.report.plot_style import save
+from simulations.report.plot_style import FORMATS, save
 from simulations.report.runs import Panel, Run, panels
 from simulations.report.weight_paths import weight_paths
 
@@ -26,12 +26,20 @@ _OF_PANELS: dict[str, Callable[[Panel], Figure | None]] = {
 KINDS = (*_OF_PANELS, "weights", "cutoff")
 
 
-def draw_runs(runs: Sequence[Run], out: Path, *, kinds: Sequence[str] = KINDS) -> list[Path]:
+def draw_runs(
+    runs: Sequence[Run],
+    out: Path,
+    *,
+    kinds: Sequence[str] = KINDS,
+    formats: Sequence[str] = FORMATS,
+) -> list[Path]:
     """Draw runs into the directory `out`."""
     for kind in kinds:
         if kind not in KINDS:
             raise ConfigError(f"kinds has {kind!r}, but each must be one of {', '.join(KINDS)}.")
-    return [path for name, figure in figures(runs, kinds) for path in save(figure, out / name)]
+    return [
+        path for name, figure in figures(runs, kinds) for path in save(figure, out / name, formats)
+    ]
 
 
 def figures(runs: Sequence[Run], kinds: Sequence[str] = KINDS) -> Iterator[tuple[str, Figure]]:

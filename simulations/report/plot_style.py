@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -113,14 +113,14 @@ def legend_below(figure: Figure, axes: Axes, *, columns: int = 4) -> None:
     )
 
 
-def save(figure: Figure, path: Path) -> list[Path]:
-    """Write a figure as PNG and SVG; `path` is without the ending."""
+def save(figure: Figure, path: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
+    """Write a figure, as PNG and SVG unless told otherwise; `path` is without the ending."""
     path.parent.mkdir(parents=True, exist_ok=True)
     # Laid out once: doing it again for the second format would take as long as the drawing.
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
     written = []
-    for ending in FORMATS:
+    for ending in formats:
         target = path.with_name(f"{path.name}.{ending}")
         metadata = {"Date": None} if ending == "svg" else None
 

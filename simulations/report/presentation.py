@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
 from simulations.config import ConfigError
 from simulations.report.draw import draw_runs
+from simulations.report.plot_style import FORMATS
 from simulations.report.results import tables, write
 from simulations.report.runs import Run, read_runs
 from simulations.report.table import Table
@@ -16,7 +18,12 @@ from simulations.run_directory import RunDirectory
 
 
 def present(
-    paths: Iterable[Path], where: Path, console: Console, *, kinds: Sequence[str]
+    paths: Iterable[Path],
+    where: Path,
+    console: Console,
+    *,
+    kinds: Sequence[str],
+    formats: Sequence[str] = FORMATS,
 ) -> list[Path]:
     """Print and write the tables of the runs in `paths`, draw them, and return the files.
 
@@ -26,7 +33,8 @@ def present(
     if not reported:
         return []
     runs = read_runs(reported, where=where)
-    return show_tables(runs, where, console) + show_plots(runs, where, console, kinds=kinds)
+    files = show_tables(runs, where, console)
+    return files + show_plots(runs, where, console, kinds=kinds, formats=formats)
 
 
 def show_tables(runs: Sequence[Run], where: Path, console: Console) -> list[Path]:
@@ -45,10 +53,16 @@ def show(table: Table, console: Console) -> None:
 
 
 def show_plots(
-    runs: Sequence[Run], where: Path, console: Console, *, kinds: Sequence[str]
+    runs: Sequence[Run],
+    where: Path,
+    console: Console,
+    *,
+    kinds: Sequence[str],
+    formats: Sequence[str] = FORMATS,
 ) -> list[Path]:
     """Draw plots into `where` and say which."""
-    return _written(lambda: draw_runs(runs, where, kinds=kinds), where, console)
+    make = partial(draw_runs, runs, where, kinds=kinds, formats=formats)
+    return _written(make, where, console)
 
 
 def say_where(files: Sequence[Path], console: Console) -> None:

@@ -77,7 +77,8 @@ def weight_paths(record: Mapping[str, NDArray[Any]], title: str) -> Figure | Non
         _panel(axes[name], record["tracked_weights"][:, place], target, head)
     for name in "bcde"[len(shown) :]:
         axes[name].remove()
-    legend_below(figure, axes["a"])
+    shown_axes = (axes[name] for name in "abcde"[: 1 + len(shown)])
+    legend_below(figure, max(shown_axes, key=lambda axis: len(axis.lines)))
     return figure
 
 
@@ -100,6 +101,6 @@ def _panel(axis: Axes, weights: NDArray[np.float64], target: float, title: str) 
             label="reciprocal probability 1/p",
         )
     else:
-        title += f", 1/p = {target:.3g} (not shown)"
+        title += f"\n1/p = {target:.3g} (not shown)"
     axis.set(xlabel="round t", ylabel="weight", title=title)
     axis.set_ylim(bottom=0)
