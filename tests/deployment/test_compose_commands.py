@@ -85,9 +85,8 @@ class Containers:
 
 @pytest.fixture(scope="module")
 def containers(
-    tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str], stories: object
+    tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]
 ) -> Iterator[Containers]:
-    del stories  # which are told meanwhile
     containers = Containers(tmp_path_factory.mktemp("containers"), environment)
     try:
         containers.processes["superlink"].start()

@@ -132,6 +132,8 @@ def tell(directory: Path, environment: dict[str, str]) -> Story:
         [sys.executable, CERTIFICATES, "--directory", elsewhere, "--node", "unknown"], check=True
     )
     config = {
+        "num-clients": NODES,
+        "wait-for": NODES,
         "cutoff": CUTOFF,
         "training-seconds": 1.0,
         "hasty-deadline": DEADLINE,
