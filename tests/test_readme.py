@@ -42,6 +42,17 @@ def test_the_tables_of_the_demo_are_the_generated_ones():
     assert classes in README
 
 
+def test_results_of_runs_are_the_generated_ones():
+    results = ROOT / "simulations" / "results"
+    said = (results / "README.md").read_text(encoding="utf-8")
+    for tables in results.glob("*/tables.md"):
+        text = tables.read_text(encoding="utf-8")
+        assert re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)[0] in README, tables
+        assert f"| `{tables.parent.name}/` |" in said
+    for image in re.findall(r"\]\((simulations/[^)]*)\)", README):
+        assert (ROOT / image).is_file(), image
+
+
 def test_the_table_of_the_benchmark_is_the_generated_one():
     results = ROOT / "simulations" / "results" / "bench"
     assert (results / "bench.md").read_text(encoding="utf-8") in README
