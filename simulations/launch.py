@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from simulations.config import ConfigError, RunConfig
 from simulations.experiment import open_experiment
+from simulations.places import check_place
 from simulations.report.event_files import EventFiles, require_tensorboard
 from simulations.run_directory import RunDirectory
 from simulations.superlink import Follow, SuperLink
@@ -94,7 +95,7 @@ def check(config: RunConfig) -> str | None:
     Returns what is not wrong but worth knowing.
     """
     notice = open_experiment(config).split.notice()
-    _check_place(Path(config.run_dir))
+    check_place("run-dir", Path(config.run_dir))
     if config.resume:
         run = RunDirectory(Path(config.run_dir))
         config.same_training(run.config())
@@ -109,15 +110,6 @@ def check(config: RunConfig) -> str | None:
             "choose another directory."
         )
     return notice
-
-
-def _check_place(directory: Path) -> None:
-    """Refuse a directory that cannot be made or written to."""
-    there = next(path for path in (directory, *directory.parents) if path.exists())
-    if not there.is_dir():
-        raise ConfigError(f"run-dir is {str(directory)!r}, but {there} is no directory.")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise ConfigError(f"run-dir is {str(directory)!r}, but {there} is not writable.")
 
 
 @contextmanager

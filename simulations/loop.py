@@ -42,14 +42,6 @@ UNCOUNTED_ROUNDS = 20
 """Rounds with participants but without any finite update, after which a run has diverged."""
 
 
-def _refused(replies: list[Message], *, all_alike: bool) -> bool:
-    """Return whether there were replies of a round that counted nobody, which is why.
-
-    A secure sum counts nobody either if too few came, so there it takes a client that said no.
-    """
-    return any(all_alike or reply.has_error() for reply in replies)
-
-
 class RoundLoop:
     """Runs the rounds of one experiment.
 
@@ -158,7 +150,6 @@ class RoundLoop:
         with self._times.phase("aggregate"):
             check_replies(replies)
             replied = self._clients(replies)
-            refused = _refused(replies, all_alike=not self._config.secure_sum)
             arrays, _ = self._strategy.aggregate_train(number, replies)
             if arrays is not None:
                 self._arrays = arrays
@@ -168,7 +159,7 @@ class RoundLoop:
             self._record.add(participants, counted)
         if len(counted):
             self._uncounted = 0
-        elif refused:
+        elif isinstance(self._strategy, FedAU) and self._strategy.last_round.rejected:
             self._uncounted += 1
 
     def _clients(self, replies: list[Message]) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from pathlib import Path
@@ -19,6 +18,7 @@ from simulations.config import ConfigError
 from simulations.data.arrays import default_data_dir
 from simulations.invocation import sentences
 from simulations.launch import orderly_end
+from simulations.places import check_place
 
 
 def bench(
@@ -49,9 +49,7 @@ def bench(
             raise ConfigError(f"out is {str(out)!r}, but must be the name of a .json file.")
         # Better now than after ten minutes.
         out = out.expanduser().resolve()
-        out.parent.mkdir(parents=True, exist_ok=True)
-        if not os.access(out.parent, os.W_OK):
-            raise ConfigError(f"out is {str(out)!r}, but must be in a directory to write to.")
+        check_place("the directory of out", out.parent)
         console = Console()
         machine = describe_machine()
         start = time.monotonic()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,6 +16,7 @@ from simulations.config import ConfigError, RunConfig
 from simulations.deployment.local import deploy_local
 from simulations.deployment.node import config_argument
 from simulations.invocation import new_directory, sentences
+from simulations.places import check_place
 from simulations.programs import program
 from simulations.superlink import CLONE
 
@@ -53,7 +53,7 @@ def local(
         if app is None:
             overrides = own_settings(place, nodes, data_dir) | overrides
             RunConfig.parse(overrides)
-        make_writable(place)
+        check_place("directory", place)
         status = deploy_local(
             app or CLONE,
             nodes=nodes,
@@ -64,19 +64,6 @@ def local(
             keep=keep,
         )
         raise typer.Exit(status)
-
-
-def make_writable(place: Path) -> None:
-    """Make a directory, or see that one can be written to, before anything starts."""
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=place):
-            pass
-    except OSError as error:
-        raise ConfigError(
-            f"directory is {str(place)!r}, but must be a directory that can be written to "
-            f"({error.strerror})."
-        ) from None
 
 
 def parse_overrides(text: str) -> Values:

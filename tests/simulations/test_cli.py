@@ -203,9 +203,20 @@ def test_a_failed_run_is_one_sentence_and_code_1(fedau):
         ("compare --methods mifa:5", "methods has 'mifa:5', but a cutoff goes with fedau"),
         ("resume nowhere", "run-dir is '{here}/nowhere', but must be the directory of a run"),
         ("run --device gpu", "device is 'gpu', but must be cpu, cuda, cuda:N or auto."),
-        (f"run {TINY} --run-dir taken", "run-dir is '{here}/taken', but {here}/taken is no dir"),
-        (f"run {TINY} --run-dir taken/x", "run-dir is '{here}/taken/x', but {here}/taken is no d"),
-        (f"compare {TINY} --out taken", "run-dir is '{here}/taken/fedau-50-seed1', but {here}/tak"),
+        (
+            f"run {TINY} --run-dir taken",
+            "run-dir is '{here}/taken', but must be a directory that can be written to "
+            "({here}/taken is no directory).",
+        ),
+        (
+            f"run {TINY} --run-dir taken/x",
+            "run-dir is '{here}/taken/x', but must be a directory that can be written to "
+            "({here}/taken is no directory).",
+        ),
+        (
+            f"compare {TINY} --out taken",
+            "run-dir is '{here}/taken/fedau-50-seed1', but must be a directory that can be",
+        ),
         ("pattern --clients 20 --out taken", "{here}/taken: "),
         ("study patterns --dataset synthetic --clients 20 --out taken", "{here}/taken: "),
         ("study weights --dataset synthetic --pattern real", "pattern is 'real', but must be an"),
@@ -213,7 +224,10 @@ def test_a_failed_run_is_one_sentence_and_code_1(fedau):
             "study weights --dataset synthetic --pattern trace --trace no.csv",
             "trace is '{here}/no.csv', but must be a file ",
         ),
-        ("bench --out taken/bench.json", "{here}/taken: "),
+        (
+            "bench --out taken/bench.json",
+            "the directory of out is '{here}/taken', but must be a directory",
+        ),
         ("bench --out table.md", "out is 'table.md', but must be the name of a .json file."),
         ("data prepare mnist", "dataset is 'mnist', but must be one of svhn, "),
     ],

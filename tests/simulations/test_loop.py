@@ -231,17 +231,26 @@ def test_a_loss_that_is_no_number_ends_the_run_in_one_sentence(tmp_path, setting
     assert json.loads(last)["round"] == outcome["round"]
 
 
-def test_a_stop_file_stops_after_the_round_with_a_checkpoint(runs, tmp_path, monkeypatch):
-    config = tiny(tmp_path, "run")
-    original = loop.RoundLoop._one_round
+@pytest.fixture
+def stop_in(monkeypatch):
+    """Return a function that makes somebody ask for a stop while a round goes on."""
 
-    def stop_in_round_8(self):
-        original(self)
-        if self._round == 7:
-            self._run.stop_file.touch()
+    def prepare(number):
+        original = loop.RoundLoop._one_round
 
-    monkeypatch.setattr(loop.RoundLoop, "_one_round", stop_in_round_8)
-    directory = run(config)
+        def one_round(self):
+            original(self)
+            if self._round == number - 1:
+                self._run.stop_file.touch()
+
+        monkeypatch.setattr(loop.RoundLoop, "_one_round", one_round)
+
+    return prepare
+
+
+def test_a_stop_file_stops_after_the_round_with_a_checkpoint(runs, tmp_path, monkeypatch, stop_in):
+    stop_in(8)
+    directory = run(tiny(tmp_path, "run"))
     assert directory.outcome()["status"] == "stopped"
     assert directory.outcome()["round"] == 8
     assert not directory.stop_file.exists()
@@ -257,15 +266,8 @@ def test_a_stop_before_the_first_round_is_not_lost(tmp_path):
     assert (directory.outcome()["status"], directory.outcome()["round"]) == ("stopped", 1)
 
 
-def test_a_stop_in_the_last_round_does_not_stay_behind(tmp_path, monkeypatch):
-    original = loop.RoundLoop._one_round
-
-    def stop_in_the_last_round(self):
-        original(self)
-        if self._round == 2:
-            self._run.stop_file.touch()
-
-    monkeypatch.setattr(loop.RoundLoop, "_one_round", stop_in_the_last_round)
+def test_a_stop_in_the_last_round_does_not_stay_behind(tmp_path, stop_in):
+    stop_in(3)
     directory = run(tiny(tmp_path, "run", num_server_rounds=3))
     assert directory.outcome()["status"] == "finished"
     assert not directory.stop_file.exists()
