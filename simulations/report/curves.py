@@ -16,6 +16,9 @@ from simulations.report.runs import Panel, Run
 WINDOW = 0.03
 """Width of the moving average, as a share of the rounds."""
 
+_START = 0.1
+"""The share of the rounds in which lines may be too steep for the picture."""
+
 _MEASURES = (
     ("train_loss", "training loss", 1.0),
     ("train_accuracy", "training accuracy in %", 100.0),
@@ -67,6 +70,7 @@ def curves(panel: Panel) -> Figure:
             band = axis.fill_between(centres, means - stds, means + stds, linewidth=0)
             band.set(color=styles[label]["color"], alpha=0.3 if len(panel.lines) < 4 else 0.13)
         axis.set(xlabel="round", ylabel=name)
+        _focus(axis, falls=key == "train_loss")
     _limit_loss(axes[0], next(iter(panel.lines.values()))[0])
     legend_below(figure, axes[0])
     return figure
@@ -83,6 +87,24 @@ def _described(label: str, runs: Sequence[Run]) -> str:
     if not diverged:
         return label
     return f"{label} (diverged)" if len(runs) == 1 else f"{label} ({diverged} of {len(runs)} div.)"
+
+
+def _focus(axis: Any, *, falls: bool) -> None:
+    """Let the steep start leave the picture, so that lines can be told apart where they are close.
+
+    Everything after the first tenth of the rounds stays in it.
+    """
+    lines = [np.asarray(line.get_xydata(), float) for line in axis.lines]
+    last = max((line[-1, 0] for line in lines if len(line)), default=0.0)
+    later = np.concatenate([line[line[:, 0] > _START * last, 1] for line in lines])
+    if not len(later):
+        return
+    bottom, top = axis.get_ylim()
+    margin = 0.05 * (later.max() - later.min()) or 0.05 * (top - bottom)
+    if falls:
+        axis.set_ylim(top=min(top, later.max() + margin))
+    else:
+        axis.set_ylim(bottom=max(bottom, later.min() - margin))
 
 
 def _limit_loss(axis: Any, run: Run) -> None:

@@ -53,3 +53,23 @@ def test_every_method_has_a_line_and_a_band_in_each_panel(tmp_path):
     assert labels == ["fedau K=50", "fedvarp (diverged)", "mifa"]
     assert figure.axes[2].lines[0].get_ydata()[-1] == pytest.approx(50.0)
     assert figure.axes[0].get_ylim()[1] == pytest.approx(2 * np.log(10))
+
+
+def test_the_steep_start_leaves_the_picture_and_nothing_else_does(tmp_path):
+    made_run(
+        tmp_path / "fedau",
+        num_server_rounds=100,
+        evaluate_every=10,
+        accuracy=lambda t: 0.1 if t <= 10 else 0.7 + t / 1000,
+        loss=lambda t: 2.0 if t <= 10 else 0.5 - t / 1000,
+    )
+    (panel,) = panels(find_runs(tmp_path))
+    loss, _, test = curves(panel).axes
+    values = test.lines[0].get_ydata()
+    assert values[0] == pytest.approx(10)
+    assert 71 < test.get_ylim()[0] < 72 <= min(values[1:])
+    assert test.get_ylim()[1] > max(values)
+    values = loss.lines[0].get_ydata()
+    assert values[0] == pytest.approx(2.0)
+    assert max(values[1:]) <= 0.48 < loss.get_ylim()[1] < 0.5
+    assert loss.get_ylim()[0] < min(values)
