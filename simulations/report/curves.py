@@ -92,7 +92,7 @@ def _described(label: str, runs: Sequence[Run]) -> str:
 def _focus(axis: Any, *, falls: bool) -> None:
     """Let the steep start leave the picture, so that lines can be told apart where they are close.
 
-    Everything after the first tenth of the rounds stays in it.
+    Every line stays in it after the first tenth of the rounds.
     """
     lines = [np.asarray(line.get_xydata(), float) for line in axis.lines]
     last = max((line[-1, 0] for line in lines if len(line)), default=0.0)
