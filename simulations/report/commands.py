@@ -1,4 +1,4 @@
-"""The commands that make results: study, search, table, plot, keep and pattern."""
+"""The commands that make results: study, search, table, plot, keep, pattern and draws."""
 
 from __future__ import annotations
 
@@ -100,6 +100,26 @@ def pattern(
         if not 0 < probability <= 1:
             raise ConfigError(f"probability is {probability:g}, but must be in (0, 1].")
         _pictures(RunConfig(**values), out.expanduser().resolve(), probability)
+
+
+@run_options(
+    only=(*(name for name in _PICTURED if name != "seed"), "mean_participation",
+          "min_participation", "data_dir")
+)  # fmt: skip
+def draws(
+    values: dict[str, Any],
+    seeds: Annotated[str, typer.Option(help="Seeds, as in 1,2 or 1-5.")] = "1-5",
+    out: Annotated[Path | None, typer.Option(help="Write the table here, too.")] = None,
+) -> None:
+    """Print how often the clients and classes of each seed come, which makes it easy or hard."""
+    from simulations.report.draws import draws as table_of  # noqa: PLC0415 -- as above
+    from simulations.report.presentation import show, show_written  # noqa: PLC0415
+
+    with sentences():
+        found, console = table_of(RunConfig(**values), seed_list(seeds)), Console()
+        show(found, console)
+        if out:
+            show_written([found], out.expanduser().resolve(), console)
 
 
 @run_options(without=_OWN, optional=True)
@@ -234,6 +254,8 @@ def _place(out: Path | None, directory: Path) -> Path:
 
 def register(app: typer.Typer) -> None:
     """Add the commands that make results."""
-    commands: tuple[Callable[..., None], ...] = (study, search, table, plot, keep, pattern)
+    commands: tuple[Callable[..., None], ...] = (
+        study, search, table, plot, keep, pattern, draws,
+    )  # fmt: skip
     for command in commands:
         app.command()(command)

@@ -70,9 +70,16 @@ class Run:
         """The mean probability with which a sample of each class is there in a round."""
         if self.participation is None:
             return None
-        counts = self.participation["class_shares"] * self.participation["sizes"][:, None]
-        present = self.participation["probability"] @ counts
-        return np.asarray(present / np.maximum(counts.sum(axis=0), 1), np.float64)
+        keys = ("probability", "class_shares", "sizes")
+        return class_presence(*(self.participation[key] for key in keys))
+
+
+def class_presence(
+    p: NDArray[np.float64], class_shares: NDArray[np.float64], sizes: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Return the mean probability with which a sample of each class is there in a round."""
+    counts = class_shares * sizes[:, None]
+    return np.asarray(p @ counts / np.maximum(counts.sum(axis=0), 1), np.float64)
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]] | None:

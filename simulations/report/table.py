@@ -18,6 +18,11 @@ _HUGE = 1e6
 """Such a loss is about to become infinite; nobody wants to count its digits."""
 
 
+def shortened(number: float, digits: int = 1) -> str:
+    """Return a number with so many digits after its point, a huge one by its magnitude."""
+    return f"{number:.1e}" if abs(number) >= _HUGE else f"{number:.{digits}f}"
+
+
 @dataclass(frozen=True)
 class Spread:
     """A mean over seeds and their standard deviation, None for a single one."""
@@ -36,10 +41,10 @@ class Spread:
     def __str__(self) -> str:
         if not np.isfinite(self.mean):
             return "no number"
-        if abs(self.mean) >= _HUGE:
-            return f"{self.mean:.1e}"
-        text = f"{self.mean:.{self.digits}f}"
-        return text if self.std is None else f"{text} ± {self.std:.{self.digits}f}"
+        text = shortened(self.mean, self.digits)
+        if self.std is None or abs(self.mean) >= _HUGE:
+            return text
+        return f"{text} ± {self.std:.{self.digits}f}"
 
     def csv(self) -> list[str]:
         """Return mean and standard deviation as texts, empty for what is not there."""

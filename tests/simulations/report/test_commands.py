@@ -92,6 +92,8 @@ def test_keep_copies_what_can_be_published(fedau, tmp_path):
         (["study", "main", "--dataset", "mnist"], "dataset is 'mnist', but must be one of svhn"),
         (["study", "main", "--clients", "0"], "clients is 0, but must be at least 1."),
         (["search", "--methods", "sgd"], "method is 'sgd', but must be one of"),
+        (["draws", "--dataset", "synthetic", "--seeds", "0-x"], "seeds is '0-x', but must be like"),
+        (["draws", "--dataset", "svhn", "--data-dir", "empty"], "svhn/train-images.npy is missing"),
         (["pattern", "--probability", "0"], "probability is 0, but must be in (0, 1]."),
     ],
 )
@@ -148,6 +150,19 @@ def test_studies_without_training_draw_participation(fedau, tmp_path):
     result = fedau("study", "weights", *small, "--pattern", "cyclic")
     assert result.exit_code == 0
     assert (tmp_path / "runs/study-weights/weights-synthetic-cyclic.png").is_file()
+
+
+def test_draws_prints_a_row_per_seed_and_writes_it_if_asked(fedau, tmp_path):
+    small = ["--dataset", "synthetic", "--data-dir", tmp_path / "data", "--seeds", "2-3"]
+    result = fedau("draws", *small)
+    assert result.exit_code == 0, result.output
+    assert "Participation by seed" in result.output
+    assert {path.name for path in tmp_path.iterdir()} == {"data"}
+    result = fedau("draws", *small, "--out", "out")
+    assert "out/draws.csv" in result.output
+    rows = [line.split(",") for line in (tmp_path / "out/draws.csv").read_text().splitlines()]
+    assert [row[0] for row in rows] == ["seed", "2", "3"]
+    assert (tmp_path / "out/tables.md").read_text().startswith("## Participation by seed")
 
 
 def test_a_search_prints_the_losses_and_the_choice(fedau, tmp_path, launched):
