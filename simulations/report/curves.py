@@ -100,11 +100,16 @@ def _focus(axis: Any, *, falls: bool) -> None:
     if not len(later):
         return
     bottom, top = axis.get_ylim()
-    margin = 0.05 * (later.max() - later.min()) or 0.05 * (top - bottom)
     if falls:
-        axis.set_ylim(top=min(top, later.max() + margin))
+        axis.set_ylim(*_widened(axis.dataLim.y0, later.max(), bottom, top))
     else:
-        axis.set_ylim(bottom=max(bottom, later.min() - margin))
+        axis.set_ylim(*_widened(later.min(), axis.dataLim.y1, bottom, top))
+
+
+def _widened(low: float, high: float, lowest: float, highest: float) -> tuple[float, float]:
+    """Return the range from `low` to `high` with a margin, but nothing outside the outer range."""
+    margin = 0.05 * (high - low) or 0.05 * (highest - lowest)
+    return max(lowest, low - margin), min(highest, high + margin)
 
 
 def _limit_loss(axis: Any, run: Run) -> None:
