@@ -27,9 +27,13 @@ _PROBABILITY = 0.527
 
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="Holds runs, at any depth.")]
 Out = Annotated[Path | None, typer.Option(help="Where the files go; DIR by default.")]
+EachSeed = Annotated[
+    bool,
+    typer.Option("--each-seed", help="The accuracy of each seed, instead of mean and deviation."),
+]
 
 
-def table(directory: Directory, out: Out = None) -> None:
+def table(directory: Directory, out: Out = None, each_seed: EachSeed = False) -> None:
     """Print tables of the runs in DIR, and write them as Markdown and CSV.
 
     Mean ± standard deviation over seeds, with the paper's numbers where settings match.
@@ -38,7 +42,7 @@ def table(directory: Directory, out: Out = None) -> None:
 
     with sentences():
         where = directory.expanduser().resolve()
-        show_tables(find_runs(where), _place(out, where), Console())
+        show_tables(find_runs(where), _place(out, where), Console(), each_seed=each_seed)
 
 
 def plot(
@@ -71,6 +75,7 @@ def plot(
 def keep(
     directory: Directory,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Where the copies go.")],
+    each_seed: EachSeed = False,
 ) -> None:
     """Copy the results of the runs in DIR that have ended to OUT, with tables and plots (PNG).
 
@@ -84,7 +89,7 @@ def keep(
     with sentences():
         where, target = (path.expanduser().resolve() for path in (directory, out))
         copies = copy(find_runs(where), where, target)
-        present(copies, target, Console(), kinds=KINDS, formats=("png",))
+        present(copies, target, Console(), kinds=KINDS, formats=("png",), each_seed=each_seed)
 
 
 @run_options(only=(*_PICTURED, "mean_participation", "min_participation", "data_dir"))

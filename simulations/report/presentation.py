@@ -24,6 +24,7 @@ def present(
     *,
     kinds: Sequence[str],
     formats: Sequence[str] = FORMATS,
+    each_seed: bool = False,
 ) -> list[Path]:
     """Print and write the tables of the runs in `paths`, draw them, and return the files.
 
@@ -33,13 +34,15 @@ def present(
     if not reported:
         return []
     runs = read_runs(reported, where=where)
-    files = show_tables(runs, where, console)
+    files = show_tables(runs, where, console, each_seed=each_seed)
     return files + show_plots(runs, where, console, kinds=kinds, formats=formats)
 
 
-def show_tables(runs: Sequence[Run], where: Path, console: Console) -> list[Path]:
+def show_tables(
+    runs: Sequence[Run], where: Path, console: Console, *, each_seed: bool = False
+) -> list[Path]:
     """Print tables, of the classes only if there is one comparison, and write them to `where`."""
-    found = tables(runs)
+    found = tables(runs, each_seed=each_seed)
     several = sum(table.name.startswith("classes-") for table in found) > 1
     for table in found:
         if not (several and table.name.startswith("classes-")):

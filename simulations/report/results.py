@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from simulations.config import LAST_ROUNDS
 from simulations.report.paper import Published, published
 from simulations.report.runs import Panel, Run, grouped, panels
-from simulations.report.setting import display_name, display_value, varying
+from simulations.report.setting import Setting, display_name, display_value, varying
 from simulations.report.table import Cell, Spread, Table
 from simulations.run_directory import write_atomically
 from simulations.summary import SHOWN_CLASSES
@@ -19,9 +19,10 @@ from simulations.summary import SHOWN_CLASSES
 SPREADS = ("loss", "train_accuracy", "test_accuracy")
 
 
-def tables(runs: Sequence[Run]) -> list[Table]:
-    """Return what there is to say about runs."""
-    found = [accuracy(runs), spread(runs), *(by_class(panel) for panel in panels(runs))]
+def tables(runs: Sequence[Run], *, each_seed: bool = False) -> list[Table]:
+    """Return what there is to say about runs; with `each_seed`, accuracy in a row per run."""
+    rows = (accuracy(runs, each_seed=each_seed), spread(runs))
+    found = [*rows, *(by_class(panel) for panel in panels(runs))]
     return [table for table in found if table is not None]
 
 
@@ -36,8 +37,11 @@ def write(found: Sequence[Table], directory: Path) -> list[Path]:
     return [directory / name for name in texts]
 
 
-def accuracy(runs: Sequence[Run]) -> Table:
-    """Return train and test accuracy by setting, the paper's beside ours where settings match."""
+def accuracy(runs: Sequence[Run], *, each_seed: bool = False) -> Table:
+    """Return train and test accuracy by setting, the paper's beside ours where settings match.
+
+    The seeds of a setting are one row with their mean, or with `each_seed` a row each.
+    """
     shown = varying(run.setting for run in runs)
     numbers = ["train accuracy", "test accuracy"]
     names = ["data set", "pattern", *map(display_name, shown), "method", *numbers]
@@ -46,10 +50,14 @@ def accuracy(runs: Sequence[Run]) -> Table:
         "accuracy",
         "Accuracy in %",
         [*names, *papers, "train loss", "seeds", "remark"],
-        remark=f"Mean ± standard deviation over seeds, of means over the last {LAST_ROUNDS} "
-        "rounds, or over the last tenth where that is less.",
+        remark=("Means" if each_seed else "Mean ± standard deviation over seeds, of means")
+        + f" over the last {LAST_ROUNDS} rounds, or over the last tenth where that is less.",
     )
-    for (setting, reached), group in grouped(runs, lambda run: (run.setting, run.reached)).items():
+
+    def key(run: Run) -> tuple[Setting, int | None, int]:
+        return run.setting, run.reached, run.seed if each_seed else 0
+
+    for (setting, reached, _), group in grouped(runs, key).items():
         paper = None if reached else published(setting)
         final = [run.summary.final for run in group]
         row: list[Cell] = [

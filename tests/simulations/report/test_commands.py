@@ -76,6 +76,18 @@ def test_keep_copies_what_can_be_published(fedau, tmp_path):
     assert (tmp_path / "elsewhere/tables.md").read_text() == text
 
 
+def test_keep_and_table_can_show_each_seed(fedau, tmp_path):
+    for seed in (1, 2):
+        made_run(tmp_path / f"runs/{seed}", seed=seed)
+    assert fedau("keep", "runs", "kept", "--each-seed").exit_code == 0
+    rows = (tmp_path / "kept/accuracy.csv").read_text().splitlines()
+    assert [row.split(",")[-1] for row in rows] == ["seeds", "1", "2"]
+    assert fedau("table", "kept", "--out", "same", "--each-seed").exit_code == 0
+    assert (tmp_path / "same/accuracy.csv").read_text().splitlines() == rows
+    assert fedau("table", "kept", "--out", "means").exit_code == 0
+    assert len((tmp_path / "means/accuracy.csv").read_text().splitlines()) == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

@@ -27,6 +27,16 @@ def test_accuracy_is_of_the_last_200_rounds_and_over_seeds(tmp_path):
     ]  # fmt: skip
 
 
+def test_each_seed_can_have_a_row_of_its_own(tmp_path):
+    for seed, accurate in ((1, 0.7), (2, 0.74)):
+        made_run(tmp_path / f"{seed}", accuracy=lambda t, a=accurate: a, seed=seed, **CIFAR)
+    table = accuracy(find_runs(tmp_path), each_seed=True)
+    assert column(table, "test accuracy") == ["70.0", "74.0"]
+    assert column(table, "paper: test accuracy") == ["77.3 ± 0.3"] * 2
+    assert column(table, "seeds") == ["1", "2"]
+    assert table.remark.startswith("Means over the last 200 rounds")
+
+
 def test_the_papers_numbers_are_left_out_where_none_match(tmp_path):
     made_run(tmp_path / "1", **{**CIFAR, "num_server_rounds": 100})
     assert not [name for name in accuracy(find_runs(tmp_path)).header if "paper" in name]
