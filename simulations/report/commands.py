@@ -22,7 +22,9 @@ from simulations.report.studies import study as study_of
 from simulations.resumption import Step, run_missing
 
 _OWN = ("resume", "run_dir", "method", "seed", "cutoff")
-_PICTURED = ("dataset", "clients", "seed", "alpha_data", "alpha_participation")
+_DRAWN = ("dataset", "clients", "alpha_data", "alpha_participation", "mean_participation",
+          "min_participation", "data_dir")  # fmt: skip
+"""What participation is drawn from, apart from the seed."""
 _PROBABILITY = 0.527
 
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="Holds runs, at any depth.")]
@@ -92,7 +94,7 @@ def keep(
         present(copies, target, Console(), kinds=KINDS, formats=("png",), each_seed=each_seed)
 
 
-@run_options(only=(*_PICTURED, "mean_participation", "min_participation", "data_dir"))
+@run_options(only=(*_DRAWN, "seed"))
 def pattern(
     values: dict[str, Any],
     out: Annotated[Path, typer.Option(help="Where the pictures go.")] = Path("pictures"),
@@ -107,10 +109,7 @@ def pattern(
         _pictures(RunConfig(**values), out.expanduser().resolve(), probability)
 
 
-@run_options(
-    only=(*(name for name in _PICTURED if name != "seed"), "mean_participation",
-          "min_participation", "data_dir")
-)  # fmt: skip
+@run_options(only=_DRAWN)
 def draws(
     values: dict[str, Any],
     seeds: Annotated[str, typer.Option(help="Seeds, as in 1,2 or 1-5.")] = "1-5",
@@ -118,13 +117,13 @@ def draws(
 ) -> None:
     """Print how often the clients and classes of each seed come, which makes it easy or hard."""
     from simulations.report.draws import draws as table_of  # noqa: PLC0415 -- as above
-    from simulations.report.presentation import show, show_written  # noqa: PLC0415
+    from simulations.report.presentation import show, write_tables  # noqa: PLC0415
 
     with sentences():
         found, console = table_of(RunConfig(**values), seed_list(seeds)), Console()
         show(found, console)
         if out:
-            show_written([found], out.expanduser().resolve(), console)
+            write_tables([found], out.expanduser().resolve(), console)
 
 
 @run_options(without=_OWN, optional=True)

@@ -11,6 +11,7 @@ from simulations.config import RunConfig
 from simulations.experiment import open_experiment
 from simulations.report.runs import class_presence
 from simulations.report.table import Table, shortened
+from simulations.report.weight_paths import reciprocal
 
 
 def draws(config: RunConfig, seeds: Sequence[int]) -> Table:
@@ -29,8 +30,7 @@ def draws(config: RunConfig, seeds: Sequence[int]) -> Table:
         experiment = open_experiment(replace(config, seed=seed))
         p, split = experiment.probabilities, experiment.split
         present = 100 * class_presence(p, split.class_shares, split.sizes)
-        with np.errstate(divide="ignore"):
-            difficulty = float(np.mean(1 / p))
-        numbers = (p.sum(), difficulty, 100 * np.mean(p == p.min()), present.max(), present.min())
+        floored = 100 * np.mean(p == p.min())
+        numbers = (p.sum(), reciprocal(p).mean(), floored, present.max(), present.min())
         table.rows.append([str(seed), *(shortened(float(number)) for number in numbers)])
     return table

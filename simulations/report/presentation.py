@@ -47,10 +47,10 @@ def show_tables(
     for table in found:
         if not (several and table.name.startswith("classes-")):
             show(table, console)
-    return show_written(found, where, console)
+    return write_tables(found, where, console)
 
 
-def show_written(found: Sequence[Table], where: Path, console: Console) -> list[Path]:
+def write_tables(found: Sequence[Table], where: Path, console: Console) -> list[Path]:
     """Write tables to `where` and say which files."""
     return _written(lambda: write(found, where), where, console)
 

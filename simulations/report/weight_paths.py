@@ -69,11 +69,11 @@ def weight_paths(record: Mapping[str, NDArray[Any]], title: str) -> Figure | Non
     figure, axes = new_mosaic(12, 6.2, ["aaabbb", "ccddee"])
     figure.suptitle(title)
     head = f"mean over {len(p)} clients"
-    _panel(axes["a"], record["mean_weight"], float(np.mean(_reciprocal(p))), head)
+    _panel(axes["a"], record["mean_weight"], float(np.mean(reciprocal(p))), head)
     for name, place in zip("bcde", shown, strict=False):
         probability = float(p[tracked[place]])
         head = f"client {tracked[place]}, p = {probability:.3g}"
-        target = float(_reciprocal(p[tracked[place]]))
+        target = float(reciprocal(p[tracked[place]]))
         _panel(axes[name], record["tracked_weights"][:, place], target, head)
     for name in "bcde"[len(shown) :]:
         axes[name].remove()
@@ -82,7 +82,7 @@ def weight_paths(record: Mapping[str, NDArray[Any]], title: str) -> Figure | Non
     return figure
 
 
-def _reciprocal(p: NDArray[np.float64]) -> NDArray[np.float64]:
+def reciprocal(p: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return 1/p, infinite for clients that never come, as a trace may have them."""
     return np.divide(1.0, p, out=np.full(np.shape(p), np.inf), where=np.asarray(p) > 0)
 

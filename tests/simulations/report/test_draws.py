@@ -6,20 +6,12 @@ import pytest
 from simulations.config import RunConfig
 from simulations.experiment import open_experiment
 from simulations.report.draws import draws
-from simulations.report.runs import class_presence
 
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory) -> RunConfig:
     folder = tmp_path_factory.mktemp("data")
     return RunConfig(clients=30, train_samples=600, test_samples=60, data_dir=str(folder))
-
-
-def test_a_class_is_there_as_often_as_the_clients_that_hold_it():
-    p = np.array([0.1, 0.5, 0.9])
-    shares = np.array([[1.0, 0.0], [0.5, 0.5], [0.3, 0.7]])
-    sizes = np.array([10, 20, 0])
-    np.testing.assert_allclose(class_presence(p, shares, sizes), [(1 + 5) / 20, 0.5])
 
 
 def test_a_row_per_seed_says_how_often_clients_come(config):

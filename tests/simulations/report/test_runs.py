@@ -1,7 +1,8 @@
+import numpy as np
 import pytest
 
 from simulations.config import ConfigError
-from simulations.report.runs import find_runs, panels, run_paths
+from simulations.report.runs import class_presence, find_runs, panels, run_paths
 from tests.simulations.report.made_runs import made_run, participation_of
 
 
@@ -63,3 +64,10 @@ def test_participation_of_classes_is_weighted_by_samples(tmp_path):
     made_run(tmp_path / "run", participation=arrays)
     (run,) = find_runs(tmp_path)
     assert run.class_participation[:3] == pytest.approx([0.45, 0.1, 0.0])
+
+
+def test_a_class_is_there_as_often_as_the_clients_that_hold_it():
+    p = np.array([0.1, 0.5, 0.9])
+    shares = np.array([[1.0, 0.0], [0.5, 0.5], [0.3, 0.7]])
+    sizes = np.array([10, 20, 0])
+    np.testing.assert_allclose(class_presence(p, shares, sizes), [(1 + 5) / 20, 0.5])
