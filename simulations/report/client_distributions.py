@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from simulations.report.plot_style import legend_below, line_styles, new_figure
+from simulations.report.plot_style import height_for, legend_below, line_styles, new_figure
 from simulations.report.runs import Panel
 
 _MEASURES = (
@@ -35,7 +35,7 @@ def client_distributions(panel: Panel) -> Figure | None:
     lines = {label: some for label, some in lines.items() if some}
     if not lines:
         return None
-    figure, axes = new_figure(12, 4.4, columns=3, sharey=True)
+    figure, axes = new_figure(12, height_for(len(lines)), columns=3, sharey=True)
     figure.suptitle(panel.title)
     styles = line_styles(lines)
     for axis, (key, name, scale) in zip(axes, _MEASURES, strict=True):

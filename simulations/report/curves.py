@@ -10,14 +10,17 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from simulations.report.plot_style import legend_below, line_styles, new_figure
+from simulations.report.plot_style import height_for, legend_below, line_styles, new_figure
 from simulations.report.runs import Panel, Run
 
 WINDOW = 0.03
 """Width of the moving average, as a share of the rounds."""
 
-_START = 0.1
+_START = 0.2
 """The share of the rounds in which lines may be too steep for the picture."""
+
+_WORTH = 2 / 3
+"""The share of its height below which a picture is cut: less would win no room."""
 
 _MEASURES = (
     ("train_loss", "training loss", 1.0),
@@ -58,7 +61,7 @@ def moving_average(
 
 def curves(panel: Panel) -> Figure:
     """Return a figure with one line per method: the moving average, and a band of one std."""
-    figure, axes = new_figure(12, 4.4, columns=3)
+    figure, axes = new_figure(12, height_for(len(panel.lines)), columns=3)
     figure.suptitle(panel.title)
     styles = line_styles(panel.lines)
     for axis, (key, name, scale) in zip(axes, _MEASURES, strict=True):
@@ -92,7 +95,8 @@ def _described(label: str, runs: Sequence[Run]) -> str:
 def _focus(axis: Any, *, falls: bool) -> None:
     """Let the steep start leave the picture, so that lines can be told apart where they are close.
 
-    Every line stays in it after the first tenth of the rounds.
+    Every line stays in it after the first fifth of the rounds, and all of it where little room
+    would be won.
     """
     lines = [np.asarray(line.get_xydata(), float) for line in axis.lines]
     last = max((line[-1, 0] for line in lines if len(line)), default=0.0)
@@ -101,9 +105,11 @@ def _focus(axis: Any, *, falls: bool) -> None:
         return
     bottom, top = axis.get_ylim()
     if falls:
-        axis.set_ylim(*_widened(axis.dataLim.y0, later.max(), bottom, top))
+        low, high = _widened(axis.dataLim.y0, later.max(), bottom, top)
     else:
-        axis.set_ylim(*_widened(later.min(), axis.dataLim.y1, bottom, top))
+        low, high = _widened(later.min(), axis.dataLim.y1, bottom, top)
+    if high - low < _WORTH * (top - bottom):
+        axis.set_ylim(low, high)
 
 
 def _widened(low: float, high: float, lowest: float, highest: float) -> tuple[float, float]:

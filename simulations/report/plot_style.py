@@ -14,6 +14,9 @@ from simulations.run_directory import write_atomically
 
 FORMATS = ("png", "svg")
 
+_ROOM_FOR = 4
+"""Lines that a picture of usual height has room for."""
+
 _SOLID, _DASHED, _DOTTED, _DASH_DOT = "-", (0, (5, 2)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5))
 _LONG, _DASH_DOT_DOT, _WIDE = (0, (9, 2)), (0, (4, 1.5, 1, 1.5, 1, 1.5)), (0, (2, 3))
 _UNEVEN = (0, (7, 1.5, 3, 1.5))
@@ -90,6 +93,11 @@ def new_figure(
         figure = Figure(figsize=(width, height), layout="constrained")
         axes = figure.subplots(rows, columns, squeeze=False, **options)
     return figure, list(axes.flat)
+
+
+def height_for(lines: int) -> float:
+    """Return the height of a row of panels: more lines get more room to be told apart."""
+    return 4.4 + 0.5 * max(0, lines - _ROOM_FOR)
 
 
 def new_mosaic(width: float, height: float, rows: list[str]) -> tuple[Figure, dict[str, Axes]]:

@@ -60,16 +60,41 @@ def test_the_steep_start_leaves_the_picture_and_nothing_else_does(tmp_path):
         tmp_path / "fedau",
         num_server_rounds=100,
         evaluate_every=10,
-        accuracy=lambda t: 0.1 if t <= 10 else 0.7 + t / 1000,
-        loss=lambda t: 2.0 if t <= 10 else 0.5 - t / 1000,
+        accuracy=lambda t: 0.1 if t <= 20 else 0.7 + t / 1000,
+        loss=lambda t: 2.0 if t <= 20 else 0.5 - t / 1000,
     )
     (panel,) = panels(find_runs(tmp_path))
     loss, _, test = curves(panel).axes
     values = test.lines[0].get_ydata()
-    assert values[0] == pytest.approx(10)
-    assert 71 < test.get_ylim()[0] < 72 <= min(values[1:])
+    assert values[1] == pytest.approx(10)
+    assert 72 < test.get_ylim()[0] < 73 <= min(values[2:])
     assert max(values) < test.get_ylim()[1] < 81
     values = loss.lines[0].get_ydata()
-    assert values[0] == pytest.approx(2.0)
-    assert max(values[1:]) <= 0.48 < loss.get_ylim()[1] < 0.5
+    assert values[1] == pytest.approx(2.0)
+    assert max(values[2:]) <= 0.47 < loss.get_ylim()[1] < 0.48
     assert 0.39 < loss.get_ylim()[0] < min(values)
+
+
+def test_a_start_that_is_not_steep_stays_in_the_picture(tmp_path):
+    made_run(
+        tmp_path / "fedau",
+        num_server_rounds=100,
+        evaluate_every=10,
+        accuracy=lambda t: t / 200,
+        loss=lambda t: 2.4 - t / 100,
+    )
+    (panel,) = panels(find_runs(tmp_path))
+    loss, _, test = curves(panel).axes
+    assert test.get_ylim()[0] < 5.0 == min(test.lines[0].get_ydata())
+    assert loss.get_ylim()[1] > 2.3 == max(loss.lines[0].get_ydata())
+
+
+def test_more_lines_get_more_room(tmp_path):
+    for cutoff in (1, 2, 3, 4):
+        made_run(tmp_path / f"fedau-{cutoff}", cutoff=cutoff)
+    (panel,) = panels(find_runs(tmp_path))
+    usual = curves(panel).get_figheight()
+    for cutoff in (5, 6, 7, 8):
+        made_run(tmp_path / f"fedau-{cutoff}", cutoff=cutoff)
+    (panel,) = panels(find_runs(tmp_path))
+    assert curves(panel).get_figheight() == usual + 2
