@@ -49,8 +49,31 @@ def published(setting: Setting) -> Published | None:
     Augmentation may be drawn per image or per batch, and both variants of the cyclic pattern stand
     beside the paper's cyclic rows.
     """
+    return _published().get(_as_published(setting))
+
+
+def shortened(setting: Setting) -> int | None:
+    """Return the paper's number of rounds if that is all in which a run falls short of it.
+
+    The method may be one that the paper does not have. Runs of less than a tenth of the paper's
+    rounds are none that it could be compared with.
+    """
+    rounds = _lengths().get(_whatever_the_method(_as_published(setting)))
+    return rounds if rounds and rounds <= 10 * setting.rounds < 10 * rounds else None
+
+
+def _as_published(setting: Setting) -> Setting:
     pattern = "cyclic" if setting.pattern.startswith("cyclic") else setting.pattern
-    return _published().get(replace(setting, pattern=pattern, augmentation="per-image"))
+    return replace(setting, pattern=pattern, augmentation="per-image")
+
+
+def _whatever_the_method(setting: Setting) -> Setting:
+    return replace(setting, method="", lr=0.0, server_lr=0.0, rounds=0)
+
+
+@cache
+def _lengths() -> dict[Setting, int]:
+    return {_whatever_the_method(setting): setting.rounds for setting in _published()}
 
 
 @cache

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simulations.config import LAST_ROUNDS
-from simulations.report.paper import Published, published
+from simulations.report.paper import Published, published, shortened
 from simulations.report.runs import Panel, Run, grouped, panels
 from simulations.report.setting import Setting, display_name, display_value, varying
 from simulations.report.table import Cell, Spread, Table
@@ -40,6 +41,7 @@ def write(found: Sequence[Table], directory: Path) -> list[Path]:
 def accuracy(runs: Sequence[Run], *, each_seed: bool = False) -> Table:
     """Return train and test accuracy by setting, the paper's beside ours where settings match.
 
+    A run of fewer rounds than the paper's stands beside it too, and its row says so.
     The seeds of a setting are one row with their mean, or with `each_seed` a row each.
     """
     shown = varying(run.setting for run in runs)
@@ -58,7 +60,8 @@ def accuracy(runs: Sequence[Run], *, each_seed: bool = False) -> Table:
         return run.setting, run.reached, run.seed if each_seed else 0
 
     for (setting, reached, _), group in grouped(runs, key).items():
-        paper = None if reached else published(setting)
+        longer = shortened(setting)
+        paper = None if reached else published(replace(setting, rounds=longer or setting.rounds))
         final = [run.summary.final for run in group]
         row: list[Cell] = [
             *(display_value(setting, key) for key in ("dataset", "pattern", *shown, "method")),
@@ -66,7 +69,7 @@ def accuracy(runs: Sequence[Run], *, each_seed: bool = False) -> Table:
             *_published(paper),
             Spread.of([e["train_loss"] for e in final], scale=1.0, digits=3),
             ", ".join(str(run.seed) for run in group),
-            _remark(group, reached),
+            _remark(group, reached, longer),
         ]
         table.rows.append(row)
     return table.without_empty_columns()
@@ -76,11 +79,16 @@ def _published(paper: Published | None) -> list[Cell]:
     return ["", ""] if paper is None else [Spread(*paper.train), Spread(*paper.test)]
 
 
-def _remark(group: Sequence[Run], reached: int | None) -> str:
+def _remark(group: Sequence[Run], reached: int | None, longer: int | None) -> str:
+    rounds = group[0].setting.rounds
     if reached:
-        return f"after round {reached} of {group[0].setting.rounds}"
-    diverged = sum(run.diverged for run in group)
-    return f"{diverged} of {len(group)} diverged" if diverged else ""
+        return f"after round {reached} of {rounds}"
+    remarks = []
+    if diverged := sum(run.diverged for run in group):
+        remarks.append(f"{diverged} of {len(group)} diverged")
+    if longer:
+        remarks.append(f"{rounds:,} of the paper's {longer:,} rounds")
+    return ", ".join(remarks)
 
 
 def spread(runs: Sequence[Run]) -> Table | None:

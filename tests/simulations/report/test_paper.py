@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from simulations.config import RunConfig
-from simulations.report.paper import Published, published
+from simulations.report.paper import Published, published, shortened
 from simulations.report.setting import Setting
 
 
@@ -68,3 +68,13 @@ def test_variants_that_the_paper_leaves_open_stand_beside_its_rows():
     assert published(replace(cyclic, pattern="cyclic-starts-inactive")) == published(cyclic)
     assert published(replace(cyclic, augmentation="per-batch")) == published(cyclic)
     assert published(cyclic) is not None
+
+
+@pytest.mark.parametrize("method", ["fedau", "average-all", "fedavg"])
+def test_a_run_that_is_only_shorter_has_the_papers_length_whatever_its_method(method):
+    for rounds, of_the_paper in ((999, None), (1_000, 10_000), (9_999, 10_000), (10_000, None)):
+        found = setting(method=method, num_server_rounds=rounds)
+        assert shortened(found) == of_the_paper
+    assert shortened(setting(method=method, dataset="svhn", num_server_rounds=200)) == 2_000
+    assert shortened(setting(method=method, clients=100, num_server_rounds=1_000)) is None
+    assert shortened(setting(method=method, dataset="synthetic", num_server_rounds=1_000)) is None

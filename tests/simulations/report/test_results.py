@@ -42,6 +42,16 @@ def test_the_papers_numbers_are_left_out_where_none_match(tmp_path):
     assert not [name for name in accuracy(find_runs(tmp_path)).header if "paper" in name]
 
 
+def test_a_shorter_run_stands_beside_the_papers_and_says_so(tmp_path):
+    shorter = {**CIFAR, "num_server_rounds": 1_000}
+    made_run(tmp_path / "1", **shorter)
+    made_run(tmp_path / "2", method="fedavg", **shorter)
+    table = accuracy(find_runs(tmp_path))
+    rows = [dict(zip(table.header, row, strict=True)) for row in table.rows]
+    assert [str(row["paper: test accuracy"]) for row in rows] == ["77.3 ± 0.3", ""]
+    assert {row["remark"] for row in rows} == {"1,000 of the paper's 10,000 rounds"}
+
+
 def test_mixed_settings_are_separate_rows_with_the_difference_in_a_column(tmp_path):
     made_run(tmp_path / "1")
     made_run(tmp_path / "2", clients=100)
