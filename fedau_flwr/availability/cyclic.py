@@ -25,8 +25,8 @@ class Cyclic(Process):
     variant : str
         ``"random-offset"``: the first active stretch begins at a round that is uniform over the
         whole period, so the process is stationary. ``"starts-inactive"``: it begins uniformly at
-        one of the first ``period - d`` rounds, so no client starts within its active stretch, and
-        late ones come less often in the first cycle.
+        one of the first ``period - d`` rounds, so no stretch reaches over the end of a period:
+        frequent clients come together in its middle, and hardly any at its ends.
     """
 
     def __init__(
