@@ -113,7 +113,8 @@ class RoundLoop:
             measurement = None
             if broken or self._config.evaluates(self._round):
                 measurement = self._measure(samples=last)
-                broken = broken or not measurement.finite
+                if not broken and not measurement.finite:
+                    broken = "its loss is no finite number any more"
             self._seconds += time.monotonic() - started
             if measurement is not None:
                 self._report(measurement)
@@ -126,7 +127,7 @@ class RoundLoop:
             if broken:
                 return "diverged", (
                     f"The run ended after round {self._round} of {self._config.rounds}, because "
-                    "its loss is no finite number any more."
+                    f"{broken}."
                 )
             if last and measurement is not None:
                 self._save_clients(measurement)
@@ -178,11 +179,13 @@ class RoundLoop:
         counted = self._strategy.ledger.counted
         return np.array([c for c in participants.tolist() if counted.get(c) == number], np.int64)
 
-    def _broken(self) -> bool:
-        """Return whether the model has gone where no training brings it back from."""
+    def _broken(self) -> str | None:
+        """Return why no training brings the model back from where it has gone, if that is so."""
         if self._uncounted >= UNCOUNTED_ROUNDS:
-            return True
-        return not all(np.isfinite(value).all() for value in decode_all(self._arrays).values())
+            return f"in {UNCOUNTED_ROUNDS} rounds with participants no update was a finite number"
+        if all(np.isfinite(value).all() for value in decode_all(self._arrays).values()):
+            return None
+        return "its model has values that are no finite numbers"
 
     def _measure(self, *, samples: bool) -> Measurement:
         with self._times.phase("evaluate"):

@@ -214,19 +214,30 @@ def test_rounds_without_anybody_leave_the_model_as_it_is(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "settings",
+    ("settings", "reason"),
     [
-        {"method": "fedau"},
-        {"method": "fedavg"},
-        {"method": "fedau", "reply_loss": 0.1},
-        {"method": "fedau", "secure_sum": True, "clients_per_node": 1, "mean_participation": 0.8},
+        ({"method": "fedau"}, "in 20 rounds with participants no update was a finite number"),
+        ({"method": "fedavg"}, "its model has values that are no finite numbers"),
+        (
+            {"lr": 0.1, "server_lr": 1e30, "evaluate_every": 1},
+            "its loss is no finite number any more",
+        ),
+        (
+            {"method": "fedau", "reply_loss": 0.1},
+            "in 20 rounds with participants no update was a finite number",
+        ),
+        (
+            {"secure_sum": True, "clients_per_node": 1, "mean_participation": 0.8},
+            "in 20 rounds with participants no update was a finite number",
+        ),
     ],
 )
-def test_a_loss_that_is_no_number_ends_the_run_in_one_sentence(tmp_path, settings):
-    directory = run(tiny(tmp_path, "run", lr=1e30, num_server_rounds=30, **settings))
+def test_a_model_that_is_lost_ends_the_run_in_one_sentence(tmp_path, settings, reason):
+    settings = {"lr": 1e30, "num_server_rounds": 30} | settings
+    directory = run(tiny(tmp_path, "run", **settings))
     outcome = directory.outcome()
     assert outcome["status"] == "diverged"
-    assert outcome["sentence"].endswith("because its loss is no finite number any more.")
+    assert outcome["sentence"].endswith(f", because {reason}.")
     last = directory.metrics_file.read_text().splitlines()[-1]
     assert json.loads(last)["round"] == outcome["round"]
 
