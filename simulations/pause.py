@@ -20,8 +20,9 @@ def wait_if_asked(run: RunDirectory, coming: int) -> None:
     if not run.pause_file.exists():
         return
     number = f"{coming}".encode()
-    write_atomically(run.paused_file, lambda file: file.write(number))
+    # First of all, since whoever sees the other file may ask for the next pause at once.
     run.pause_file.unlink(missing_ok=True)
+    write_atomically(run.paused_file, lambda file: file.write(number))
     while run.paused_file.exists() and not run.stop_file.exists():
         time.sleep(PERIOD)
     run.paused_file.unlink(missing_ok=True)

@@ -5,8 +5,9 @@ import time
 
 import pytest
 
+from simulations import pause
 from simulations.pause import wait_if_asked
-from simulations.run_directory import RunDirectory
+from simulations.run_directory import RunDirectory, write_atomically
 
 
 @pytest.fixture
@@ -50,6 +51,18 @@ def test_who_asks_again_before_letting_go_gets_every_round(run):
         run.pause_file.touch()
         run.paused_file.unlink()
         thread.join(timeout=10)
+    assert run.pause_file.exists()
+
+
+def test_who_answers_at_once_is_heard(run, monkeypatch):
+    def written_and_answered(path, write):
+        write_atomically(path, write)
+        run.pause_file.touch()
+        path.unlink()
+
+    monkeypatch.setattr(pause, "write_atomically", written_and_answered)
+    run.pause_file.touch()
+    wait_if_asked(run, 1)
     assert run.pause_file.exists()
 
 
