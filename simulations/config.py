@@ -20,6 +20,7 @@ from simulations.data.spec import DATASETS, METHODS, DataError, DatasetSpec, dat
 from simulations.patterns import PATTERNS
 
 AUGMENTATIONS = ("per-image", "per-batch")
+DRAWS = ("own", "authors")
 LEAST_SECURE = 3
 """The fewest SuperNodes with which a secure sum hides anything."""
 
@@ -65,6 +66,10 @@ class RunConfig:
     min_participation: float = _key(
         0.02, "Smallest participation probability, in [0, 1]; the paper has 0.02."
     )
+    draw: str = _key(
+        "own", "Who holds which samples and how often each client comes, for a seed: our own draw, "
+        "or that of the paper's authors' program."
+    )  # fmt: skip
     local_steps: int = _key(5, "Local SGD steps of a participant; the paper has 5.")
     batch_size: int = _key(16, "Mini-batch size; the paper has 16.")
     lr: float = _key(0.0, "Local step size; 0 is the paper's for this method and data set.")
@@ -118,6 +123,7 @@ class RunConfig:
         _check_choice("method", self.method, METHODS)
         _check_choice("pattern", self.pattern, PATTERNS)
         _check_choice("augmentation", self.augmentation, AUGMENTATIONS)
+        _check_choice("draw", self.draw, DRAWS)
         for name in ("clients", "local_steps", "batch_size"):
             _check(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
         for name in ("num_server_rounds", "seed", "cutoff", "lr", "server_lr", "train_samples"):
@@ -147,6 +153,8 @@ class RunConfig:
             path = Path(getattr(self, name)).expanduser()
             _check(name, getattr(self, name), not getattr(self, name) or path.is_absolute(),
                    "an absolute path")  # fmt: skip
+        _check("seed", self.seed, self.draw == "own" or self.seed < 2**32,
+               f"below {2**32} with the authors' draw")  # fmt: skip
         _check("trace", self.trace, bool(self.trace) == (self.pattern == "trace"),
                "given for the pattern trace and for no other")  # fmt: skip
         _check("resume", self.resume, not self.resume or bool(self.run_dir),

@@ -82,19 +82,21 @@ def _open(config: RunConfig) -> Experiment:
         raise ConfigError(f"groups is {config.groups!r}, but must be empty in a simulation.")
     spec = config.spec
     arrays = open_arrays(spec, config.data_path, seed=config.seed)
+    # The authors' program draws the split and then the probabilities from one stream.
+    source = np.random.RandomState(config.seed) if config.draw == "authors" else config.seed
     split = dirichlet_split(
         arrays.train.labels,
         num_clients=config.clients,
         num_classes=spec.num_classes,
         alpha=config.alpha_data,
-        seed=config.seed,
+        seed=source,
     )
     p = participation_probabilities(
         split.class_shares,
         concentration=config.alpha_participation,
         mean=config.mean_participation,
         floor=config.min_participation,
-        seed=config.seed,
+        seed=source,
     )
     process = build_process(p, config)
     stationary = process.probability

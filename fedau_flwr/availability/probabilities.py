@@ -7,7 +7,12 @@ from .draws import Draws
 
 
 def participation_probabilities(
-    class_shares: ArrayLike, *, concentration: float, mean: float, floor: float, seed: int
+    class_shares: ArrayLike,
+    *,
+    concentration: float,
+    mean: float,
+    floor: float,
+    seed: int | np.random.RandomState,
 ) -> NDArray[np.float64]:
     """Return ``p_n = C·mean·⟨κ_n, q⟩``, ``q ~ Dir(concentration)``, floored and capped at 1.
 
@@ -22,8 +27,8 @@ def participation_probabilities(
     floor : float
         Smallest ``p_n``, in [0, 1]. With 0 the smallest positive normal number takes its place,
         since a client that never comes has no participation interval.
-    seed : int
-        Seed of ``q``.
+    seed : int or RandomState
+        Seed of ``q``, or the generator to draw it from.
     """
     shares = np.asarray(class_shares, dtype=np.float64)
     if shares.ndim != 2 or shares.size == 0:
@@ -43,7 +48,11 @@ def participation_probabilities(
     if not 0 <= floor <= 1:
         raise ValueError(f"floor = {floor!r} is not allowed: it must be in [0, 1].")
     classes = shares.shape[1]
-    generator = Draws(seed, "participation-probabilities").generator()
+    generator = (
+        seed
+        if isinstance(seed, np.random.RandomState)
+        else Draws(seed, "participation-probabilities").generator()
+    )
     q = generator.dirichlet(np.full(classes, concentration))
     lowest = max(floor, float(np.finfo(np.float64).tiny))
     return np.asarray(np.clip(classes * mean * (shares @ q), lowest, 1.0), dtype=np.float64)

@@ -50,11 +50,18 @@ class Split:
 
 
 def dirichlet_split(
-    labels: NDArray[np.int64], *, num_clients: int, num_classes: int, alpha: float, seed: int
+    labels: NDArray[np.int64],
+    *,
+    num_clients: int,
+    num_classes: int,
+    alpha: float,
+    seed: int | np.random.RandomState,
 ) -> Split:
     """Deal the samples of every class c out in proportion to κ_{n,c} / Σ_m κ_{m,c}.
 
-    Shares are cumulated and rounded, so each sample goes to exactly one client.
+    Shares are cumulated and rounded, so each sample goes to exactly one client. Which ones it gets
+    of a class is drawn too, save with a generator in place of a seed: the program of the paper's
+    authors draws nothing but κ here, and deals a class out in the order of the data set.
 
     Raises
     ------
@@ -70,7 +77,8 @@ def dirichlet_split(
         )
     if not (alpha > 0 and np.isfinite(alpha)):
         raise DataError(f"alpha-data is {alpha}, but must be a positive number.")
-    rng = np.random.default_rng([seed, 0xDA7A])
+    authors = isinstance(seed, np.random.RandomState)
+    rng = seed if authors else np.random.default_rng([seed, 0xDA7A])
     kappa = rng.dirichlet(np.full(num_classes, alpha), size=num_clients)
     # A tiny alpha can underflow: a client without any class, or a class without any client.
     kappa[~(kappa.sum(axis=1) > 0)] = 1 / num_classes
@@ -80,7 +88,9 @@ def dirichlet_split(
     owner = np.empty(len(labels), dtype=np.int64)
     clients = np.arange(num_clients)
     for label in range(num_classes):
-        samples = rng.permutation(np.flatnonzero(labels == label))
+        samples = np.flatnonzero(labels == label)
+        if not authors:
+            samples = rng.permutation(samples)
         cumulative = np.cumsum(dealt[:, label])
         ends = np.rint(cumulative / cumulative[-1] * len(samples)).astype(np.int64)
         owner[samples] = np.repeat(clients, np.diff(ends, prepend=0))

@@ -23,7 +23,7 @@ from simulations.resumption import Step, run_missing
 
 _OWN = ("resume", "run_dir", "method", "seed", "cutoff")
 _DRAWN = ("dataset", "clients", "alpha_data", "alpha_participation", "mean_participation",
-          "min_participation", "data_dir")  # fmt: skip
+          "min_participation", "draw", "data_dir")  # fmt: skip
 """What participation is drawn from, apart from the seed."""
 _PROBABILITY = 0.527
 

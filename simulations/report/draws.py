@@ -20,9 +20,10 @@ def draws(config: RunConfig, seeds: Sequence[int]) -> Table:
     The mean of 1/p says how hard the draw is for methods that serve all clients alike: an
     estimate of the mean update that weighs those who came by 1/p has a variance that grows with it.
     """
+    whose = ", drawn as by the paper's authors" if config.draw == "authors" else ""
     table = Table(
         "draws",
-        f"Participation by seed: {config.spec.title}, {config.clients} clients",
+        f"Participation by seed: {config.spec.title}, {config.clients} clients{whose}",
         ["seed", "clients per round", "mean of 1/p", "clients with the smallest p in %",
          "most frequent class there in %", "rarest class there in %"],
     )  # fmt: skip

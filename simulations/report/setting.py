@@ -35,6 +35,7 @@ class Setting:
     alpha_participation: float = _named("α_p")
     mean_participation: float = _named("mean p")
     min_participation: float = _named("min p")
+    draw: str = _named("draw")
     local_steps: int = _named("I")
     batch_size: int = _named("batch")
     lr: float = _named("γ", within=("dataset", "method"))

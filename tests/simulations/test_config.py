@@ -22,6 +22,8 @@ def test_every_key_is_declared_in_pyproject_with_its_default():
         ({"dataset": "mnist"}, "dataset is 'mnist', but must be one of svhn, "),
         ({"pattern": "always"}, "pattern is 'always', but must be one of bernoulli, "),
         ({"augmentation": "none"}, "augmentation is 'none', but must be one of per-image, "),
+        ({"draw": "mine"}, "draw is 'mine', but must be one of own, authors."),
+        ({"draw": "authors", "seed": 2**32}, "seed is 4294967296, but must be below 4294967296 "),
         ({"cutoff": -1}, "cutoff is -1, but must be 0 or more."),
         ({"clients": 0}, "clients is 0, but must be at least 1."),
         ({"clients": 25_001}, "clients is 25001, but must be at most 25000, "),

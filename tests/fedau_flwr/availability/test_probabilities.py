@@ -14,6 +14,14 @@ def test_one_class_clients_show_q_itself():
     np.testing.assert_allclose(participation_probabilities(mixed, **OPTIONS), mixed @ q, rtol=1e-12)
 
 
+def test_a_generator_goes_on_from_where_it_is():
+    generator, again = np.random.RandomState(1), np.random.RandomState(1)
+    generator.random_sample(7)
+    again.random_sample(7)
+    p = participation_probabilities(np.eye(10), **{**OPTIONS, "seed": generator})
+    np.testing.assert_allclose(p, again.dirichlet(np.full(10, 0.1)), rtol=1e-12)
+
+
 def test_mean_over_seeds_is_mu():
     shares = np.eye(5)
     means = [

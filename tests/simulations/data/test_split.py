@@ -53,6 +53,19 @@ def test_counts_are_rounded_cumulative_shares():
     assert np.abs(np.cumsum(counts - exact, axis=0)).max() <= 0.5 + 1e-9
 
 
+def test_a_generator_draws_nothing_but_the_shares():
+    generator, again = np.random.RandomState(1), np.random.RandomState(1)
+    result = split(seed=generator)
+    kappa = again.dirichlet(np.full(10, 0.1), 25)
+    assert generator.random_sample() == again.random_sample()
+    counts = np.rint(result.class_shares * result.sizes[:, None])
+    exact = kappa / kappa.sum(axis=0) * np.bincount(LABELS, minlength=10)
+    assert np.abs(np.cumsum(counts - exact, axis=0)).max() <= 0.5 + 1e-9
+    for label in range(10):
+        dealt = result.indices[LABELS[result.indices] == label]
+        np.testing.assert_array_equal(dealt, np.flatnonzero(label == LABELS))
+
+
 def test_large_alpha_gives_every_client_the_same_mixture():
     result = split(alpha=1e8)
     assert np.ptp(result.sizes) <= 10

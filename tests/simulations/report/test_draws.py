@@ -27,6 +27,13 @@ def test_a_row_per_seed_says_how_often_clients_come(config):
         assert 100 * p.min() - 0.05 <= rarest < most <= 100 * p.max() + 0.05
 
 
+def test_the_authors_draw_says_so_and_is_another(config):
+    authors = RunConfig(**{**vars(config), "draw": "authors"})
+    table = draws(authors, [1])
+    assert table.title.endswith(", drawn as by the paper's authors")
+    assert table.rows != draws(config, [1]).rows
+
+
 def test_alike_clients_have_no_harder_draw_than_their_mean(config):
     alike = RunConfig(**{**vars(config), "alpha_participation": 1e9, "alpha_data": 0.1})
     (row,) = draws(alike, [1]).rows

@@ -67,6 +67,7 @@ def test_variants_that_the_paper_leaves_open_stand_beside_its_rows():
     cyclic = setting(pattern="cyclic")
     assert published(replace(cyclic, pattern="cyclic-starts-inactive")) == published(cyclic)
     assert published(replace(cyclic, augmentation="per-batch")) == published(cyclic)
+    assert published(replace(cyclic, draw="authors")) == published(cyclic)
     assert published(cyclic) is not None
 
 
