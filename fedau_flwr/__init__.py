@@ -1,13 +1,13 @@
 """FedAU for Flower: unbiased federated averaging when clients come and go."""
 
 from .availability import AvailabilityGrid, Bernoulli, Cyclic, Markov, Trace, answer_identity
-from .memory import MIFA, FedVARP
-from .mixin import FedAUMixin
-from .mod import FedAUMod
-from .optimisers import FedAUAdagrad, FedAUAdam, FedAUAvgM, FedAUYogi
+from .client.mixin import FedAUMixin
+from .client.mod import FedAUMod
+from .methods.memory import MIFA, FedVARP
+from .methods.optimisers import FedAUAdagrad, FedAUAdam, FedAUAvgM, FedAUYogi
 from .privacy import AdaptiveNorm, GaussianPrivacy, PrivacyBudget
 from .secure import SecureSum, SecureSumMod
-from .strategy import FedAU
+from .server.strategy import FedAU
 from .weight_state import WeightState
 from .weighting import FedAUWeighting, InverseProbabilityWeighting, UnitWeighting
 

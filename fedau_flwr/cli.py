@@ -13,7 +13,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from .state_directory import describe, is_state_directory
+from .client.state_directory import describe, is_state_directory
 
 USER_ERROR = 2
 
@@ -49,7 +49,9 @@ def show_state(
 def find_suite() -> Path | None:
     """Return the clone that holds the simulation suite: around here, or around this package."""
     for place in (Path.cwd(), *Path.cwd().parents, Path(__file__).resolve().parents[1]):
-        if (place / "simulations" / "cli.py").is_file() and _is_ours(place / "pyproject.toml"):
+        if (place / "simulations" / "cli" / "app.py").is_file() and _is_ours(
+            place / "pyproject.toml"
+        ):
             return place
     return None
 
@@ -72,7 +74,7 @@ def main() -> None:
     if suite is not None:
         sys.path.insert(0, str(suite))
         try:
-            importlib.import_module("simulations.cli").register(app)
+            importlib.import_module("simulations.cli.app").register(app)
         except ModuleNotFoundError as missing:
             _explain_missing(missing)
     app(prog_name="fedau")

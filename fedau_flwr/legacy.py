@@ -24,11 +24,11 @@ from flwr.server.client_manager import ClientManager
 from flwr.server.client_proxy import ClientProxy
 from flwr.server.strategy import FedAvg
 
-from .contribution import is_averaged
-from .ledger import Ledger
-from .store import Arrays
-from .strategy import moved
-from .summation import unweighted
+from .client.contribution import is_averaged
+from .client.store import Arrays
+from .server.ledger import Ledger
+from .server.strategy import moved
+from .server.summation import unweighted
 
 log = logging.getLogger("flwr.fedau")
 

@@ -26,13 +26,13 @@ from flwr.common.constant import ErrorCode
 
 from fedau_flwr import FedAUMod, SecureSumMod
 from fedau_flwr.availability import answer_identity
-from fedau_flwr.host import Host
-from fedau_flwr.mod import refuse
-from fedau_flwr.protocol import HOSTED, LABEL_RECORD, Refusal
-from fedau_flwr.records import decode_all, encode
+from fedau_flwr.client.host import Host
+from fedau_flwr.client.mod import refuse
+from fedau_flwr.wire.records import decode_all, encode
+from fedau_flwr.wire.requests import HOSTED, LABEL_RECORD, Refusal
 from simulations.config import RunConfig
-from simulations.real import client as real
-from simulations.worker import STATES, Worker, worker_for
+from simulations.nodes import deployed as real
+from simulations.nodes.worker import STATES, Worker, worker_for
 
 
 @lru_cache(maxsize=1)

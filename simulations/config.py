@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from simulations.data.arrays import default_data_dir
-from simulations.data.prepare import resized
-from simulations.data.spec import DATASETS, METHODS, DataError, DatasetSpec, dataset
-from simulations.patterns import PATTERNS
+from simulations.patterns.builders import PATTERNS
+from simulations.tasks.arrays import default_data_dir
+from simulations.tasks.prepare import resized
+from simulations.tasks.spec import DATASETS, METHODS, DataError, DatasetSpec, dataset
 
 AUGMENTATIONS = ("per-image", "per-batch")
 DRAWS = ("own", "authors")

@@ -17,15 +17,15 @@ from flwr.superlink.grid import HttpGrid
 
 from fedau_flwr.availability import AvailabilityGrid, HostGrid
 from simulations.config import ConfigError, RunConfig
-from simulations.experiment import Experiment, open_experiment
-from simulations.loop import RoundLoop
-from simulations.methods import build_strategy
-from simulations.patterns import REAL
-from simulations.prompt_grid import prompt
-from simulations.real.server import run_federation
-from simulations.resident import initial_parameters
-from simulations.run_directory import RunDirectory
-from simulations.run_log import run_log
+from simulations.methods.strategy import build_strategy
+from simulations.nodes.resident import initial_parameters
+from simulations.patterns.builders import REAL
+from simulations.runs.directory import RunDirectory
+from simulations.runs.event_grid import prompt
+from simulations.runs.experiment import Experiment, open_experiment
+from simulations.runs.federation import run_federation
+from simulations.runs.log import run_log
+from simulations.runs.loop import RoundLoop
 
 log = logging.getLogger("flwr.simulations")
 

@@ -8,7 +8,7 @@ from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 from numpy.typing import ArrayLike, NDArray
 
-from fedau_flwr.protocol import HOSTED
+from fedau_flwr.wire.requests import HOSTED
 
 from .grid import AvailabilityGrid
 from .process import Process

@@ -7,7 +7,7 @@ from flwr.app import Message
 from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 
-from fedau_flwr.forwarding import ForwardingGrid
+from fedau_flwr.server.forwarding import ForwardingGrid
 
 from .identity import Identities
 

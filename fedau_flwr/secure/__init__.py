@@ -29,7 +29,7 @@ its ``fedau-state-dir``, see `SecureSumMod`. The server can spoil a round at wil
 client that sends rubbish: the sum is secret, not verified.
 """
 
-from ..fixed_point import FixedPoint
+from ..wire.fixed_point import FixedPoint
 from .client import SecureClient
 from .errors import RefusalError, VoidRoundError
 from .graph import Topology

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..fixed_point import Ring
+from ..wire.fixed_point import Ring
 from .client_state import ClientState, Stage
 from .errors import RefusalError
 from .keys import (

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
-from ..fixed_point import Ring
+from ..wire.fixed_point import Ring
 
 _BLOCK = 16
 

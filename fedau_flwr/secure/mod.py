@@ -19,11 +19,11 @@ from flwr.app import (
 from flwr.clientapp.typing import ClientAppCallable
 from flwr.common.constant import ErrorCode
 
-from ..contribution import is_averaged
-from ..mod import state_directory
-from ..preparation import PREPARATION, Preparation
-from ..protocol import HOSTED, LABEL_RECORD, Refusal
-from ..records import decode_all
+from ..client.contribution import is_averaged
+from ..client.mod import state_directory
+from ..client.preparation import PREPARATION, Preparation
+from ..wire.records import decode_all
+from ..wire.requests import HOSTED, LABEL_RECORD, Refusal
 from .answered import Answered
 from .client import SecureClient
 from .errors import RefusalError

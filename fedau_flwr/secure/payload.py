@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..fixed_point import FixedPoint, Floats, Ring
+from ..wire.fixed_point import FixedPoint, Floats, Ring
 
 
 @dataclass(frozen=True, kw_only=True)

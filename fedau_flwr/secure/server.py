@@ -15,7 +15,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ..fixed_point import Ring
+from ..wire.fixed_point import Ring
 from .client import SEALED_BYTES, pairwise_key
 from .errors import RefusalError, VoidRoundError
 from .graph import Topology, parts

@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 
-from ..contribution import is_averaged, wire_dtype
-from ..delivery import send_and_receive
-from ..fixed_point import MIN_NOISE_STEPS, FixedPoint
-from ..preparation import NOISE_TAIL, Preparation
+from ..client.contribution import is_averaged, wire_dtype
+from ..client.preparation import NOISE_TAIL, Preparation
 from ..privacy.gaussian import GaussianPrivacy
-from ..protocol import COUNTED, HOSTED, Request
-from ..summation import Round, Sum, Summation
+from ..server.deadlines import send_and_receive
+from ..server.summation import Round, Sum, Summation
+from ..wire.fixed_point import MIN_NOISE_STEPS, FixedPoint
+from ..wire.requests import COUNTED, HOSTED, Request
 from .errors import VoidRoundError
 from .graph import Topology
 from .message import Message as Fields

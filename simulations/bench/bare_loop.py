@@ -20,10 +20,10 @@ from fedau_flwr.availability.host_grid import deal
 from simulations.bench.plain_step import PlainTrainer
 from simulations.bench.settings import WARM_UP
 from simulations.config import RunConfig
-from simulations.experiment import open_experiment
-from simulations.failures import RunFailure
-from simulations.resident import Parameters, initial_parameters
-from simulations.training import LocalTrainer
+from simulations.nodes.resident import Parameters, initial_parameters
+from simulations.nodes.trainer import LocalTrainer
+from simulations.runs.experiment import open_experiment
+from simulations.runs.failures import RunFailure
 
 TRAINERS: dict[str, Callable[..., Any]] = {"ours": LocalTrainer, "plain": PlainTrainer}
 

@@ -12,15 +12,15 @@ from flwr.common.serde import recorddict_to_proto
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
-from fedau_flwr.records import encode
+from fedau_flwr.wire.records import encode
 from simulations.bench.row import Row
 from simulations.bench.settings import BenchSettings
 from simulations.bench.side_by_side import Say
 from simulations.client_app import app
 from simulations.config import RunConfig
-from simulations.methods import build_strategy
-from simulations.resident import initial_parameters
-from simulations.worker import LR, STATES
+from simulations.methods.strategy import build_strategy
+from simulations.nodes.resident import initial_parameters
+from simulations.nodes.worker import LR, STATES
 
 _NODE = 7
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from simulations.data.arrays import PARTS, staged
-from simulations.data.spec import IMAGE_SHAPE, dataset
+from simulations.tasks.arrays import PARTS, staged
+from simulations.tasks.spec import IMAGE_SHAPE, dataset
 
 
 def cifar10_or_random(data: Path, scratch: Path) -> tuple[Path, str]:

@@ -12,7 +12,7 @@ from simulations.bench.row import Row
 from simulations.bench.serialisation import serialisation_milliseconds
 from simulations.bench.settings import WARM_UP, BenchSettings
 from simulations.bench.side_by_side import Say, Sides
-from simulations.data.arrays import PARTS
+from simulations.tasks.arrays import PARTS
 
 
 def engine_rows(settings: BenchSettings, runs: FlowerRuns, say: Say) -> list[Row]:

@@ -15,10 +15,10 @@ from simulations.bench.bare_loop import BareLoop
 from simulations.bench.settings import WARM_UP, BenchSettings
 from simulations.bench.turns import Turns
 from simulations.config import RunConfig
-from simulations.experiment import open_experiment
-from simulations.failures import RunFailure
-from simulations.run_directory import RunDirectory
-from simulations.superlink import SuperLink
+from simulations.launch.superlink import SuperLink
+from simulations.runs.directory import RunDirectory
+from simulations.runs.experiment import open_experiment
+from simulations.runs.failures import RunFailure
 
 ALONE = Path(__file__).parent / "flower_alone"
 ROUND = ("configure", "exchange", "aggregate", "record")

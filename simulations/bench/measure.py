@@ -14,7 +14,7 @@ from simulations.bench.secure_row import secure_rows
 from simulations.bench.settings import BenchSettings
 from simulations.bench.side_by_side import Say
 from simulations.bench.step_row import step_row
-from simulations.superlink import CLONE, SuperLink
+from simulations.launch.superlink import CLONE, SuperLink
 
 
 def measure(settings: BenchSettings, scratch: Path, say: Say) -> list[Row]:

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedau_flwr.availability import Bernoulli
-from fedau_flwr.ledger import Ledger
+from fedau_flwr.server.ledger import Ledger
 from simulations.bench.row import Row
 from simulations.bench.settings import BenchSettings
-from simulations.client_states import RECORD_BYTES, VECTORS_PER_CLIENT
-from simulations.data.spec import IMAGE_SHAPE
-from simulations.resident import initial_parameters
+from simulations.nodes.client_states import RECORD_BYTES, VECTORS_PER_CLIENT
+from simulations.nodes.resident import initial_parameters
+from simulations.tasks.spec import IMAGE_SHAPE
 
 CLIENTS, PARTICIPANTS = 1_000_000, 1_000
 _BOOKS = 6

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from simulations.augmentation import Normalisation, augment
-from simulations.data.arrays import Part
-from simulations.data.spec import DatasetSpec
-from simulations.models import Classifier
-from simulations.resident import Parameters
-from simulations.training import LocalResult, batch_positions
+from simulations.nodes.resident import Parameters
+from simulations.nodes.trainer import LocalResult, batch_positions
+from simulations.tasks.arrays import Part
+from simulations.tasks.augmentation import Normalisation, augment
+from simulations.tasks.models import Classifier
+from simulations.tasks.spec import DatasetSpec
 
 
 class PlainTrainer:

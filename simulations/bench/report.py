@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from simulations.bench.row import Row
-from simulations.run_directory import write_atomically
+from simulations.runs.directory import write_atomically
 
 COLUMNS = ("measured", "value", "goal", "")
 

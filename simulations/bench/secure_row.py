@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from simulations.bench.row import Row
+from simulations.bench.secure import compare_with_secaggplus
 from simulations.bench.settings import BenchSettings
 from simulations.bench.side_by_side import Say
-from simulations.bench_secure import compare_with_secaggplus
-from simulations.resident import initial_parameters
+from simulations.nodes.resident import initial_parameters
 
 
 def secure_rows(settings: BenchSettings, say: Say) -> list[Row]:

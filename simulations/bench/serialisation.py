@@ -10,9 +10,9 @@ from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 from ray import cloudpickle
 
-from fedau_flwr.records import decode_all, encode
+from fedau_flwr.wire.records import decode_all, encode
 from simulations.config import RunConfig
-from simulations.resident import initial_parameters
+from simulations.nodes.resident import initial_parameters
 
 _REPEATS = 9
 

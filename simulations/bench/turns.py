@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from simulations.bench.bare_loop import BareLoop
 from simulations.bench.settings import WARM_UP
-from simulations.failures import RunFailure
-from simulations.pause import PERIOD
-from simulations.run_directory import RunDirectory
+from simulations.runs.directory import RunDirectory
+from simulations.runs.failures import RunFailure
+from simulations.runs.pause import PERIOD
 
 
 class Turns:

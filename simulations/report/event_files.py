@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from simulations.config import ConfigError
-from simulations.run_directory import RunDirectory
-from simulations.summary import SHOWN_CLASSES
+from simulations.runs.directory import RunDirectory
+from simulations.runs.summary import SHOWN_CLASSES
 
 _TAGS = {
     "train_loss": "loss/train",

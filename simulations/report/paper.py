@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
+from simulations.cli.invocation import method_settings
 from simulations.config import RunConfig
-from simulations.invocation import method_settings
 from simulations.report.setting import Setting
 
 _FILE = Path(__file__).with_name("paper.csv")

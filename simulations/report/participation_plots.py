@@ -10,8 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from simulations.config import RunConfig
-from simulations.experiment import open_experiment
-from simulations.patterns import build_process
+from simulations.patterns.builders import build_process
 from simulations.report.client_distributions import draw_cdf
 from simulations.report.plot_style import (
     line_styles,
@@ -21,6 +20,7 @@ from simulations.report.plot_style import (
     save,
 )
 from simulations.report.studies import FLOORS, MEANS
+from simulations.runs.experiment import open_experiment
 
 SHOWN_PATTERNS = ("bernoulli", "markov", "cyclic")
 SHOWN_ROUNDS = 400

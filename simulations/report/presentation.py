@@ -9,12 +9,12 @@ from pathlib import Path
 from rich.console import Console
 
 from simulations.config import ConfigError
-from simulations.report.draw import draw_runs
 from simulations.report.plot_style import FORMATS
+from simulations.report.plots import draw_runs
 from simulations.report.results import tables, write
 from simulations.report.runs import Run, read_runs
 from simulations.report.table import Table
-from simulations.run_directory import RunDirectory
+from simulations.runs.directory import RunDirectory
 
 
 def present(

@@ -14,8 +14,8 @@ from simulations.report.paper import Published, published, shortened
 from simulations.report.runs import Panel, Run, grouped, panels
 from simulations.report.setting import Setting, display_name, display_value, varying
 from simulations.report.table import Cell, Spread, Table
-from simulations.run_directory import write_atomically
-from simulations.summary import SHOWN_CLASSES
+from simulations.runs.directory import write_atomically
+from simulations.runs.summary import SHOWN_CLASSES
 
 SPREADS = ("loss", "train_accuracy", "test_accuracy")
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from simulations.config import ConfigError
 from simulations.report.setting import Setting, display_name, display_value, varying
-from simulations.run_directory import RunDirectory
-from simulations.summary import Summary
+from simulations.runs.directory import RunDirectory
+from simulations.runs.summary import Summary
 
 Key = TypeVar("Key", bound=Hashable)
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from simulations.cli.invocation import method_settings, run_name
 from simulations.config import RunConfig
-from simulations.invocation import method_settings, run_name
 from simulations.report.table import Cell, Spread, Table
-from simulations.run_directory import RunDirectory
-from simulations.summary import label
+from simulations.runs.directory import RunDirectory
+from simulations.runs.summary import label
 
 ROUNDS = 500
 """The training loss after this many rounds decides."""

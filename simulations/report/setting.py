@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from simulations.config import RunConfig
-from simulations.data.spec import DATASETS, METHODS, dataset
-from simulations.patterns import PATTERNS
-from simulations.summary import label
+from simulations.patterns.builders import PATTERNS
+from simulations.runs.summary import label
+from simulations.tasks.spec import DATASETS, METHODS, dataset
 
 ALWAYS_SHOWN = ("dataset", "pattern", "method")
 

@@ -8,8 +8,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from simulations.cli.invocation import distinct, method_settings, run_name
 from simulations.config import ConfigError, RunConfig, key_of
-from simulations.invocation import distinct, method_settings, run_name
 
 PAPER_METHODS = (
     "fedau:0",

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from fedau_flwr import FedAUWeighting
 from fedau_flwr.weight_state import WeightStates
 from simulations.config import RunConfig
-from simulations.experiment import open_experiment
 from simulations.report.plot_style import legend_below, new_mosaic, save
-from simulations.summary import label
+from simulations.runs.experiment import open_experiment
+from simulations.runs.summary import label
 
 PROBABILITY = 0.527
 """Of the frequent client that the paper shows."""

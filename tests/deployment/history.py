@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedau_flwr.state_directory import read_versions
-from fedau_flwr.store import Version
+from fedau_flwr.client.state_directory import read_versions
+from fedau_flwr.client.store import Version
 from tests.deployment.app.quadratics import problem
 
 CUTOFF = 3

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simulations.deployment import Federation, Process
-from simulations.deployment.node import free_port
-from simulations.deployment.process import flower_environment, stop_together
+from simulations.launch.federation import Federation
+from simulations.launch.node import free_port
+from simulations.launch.process import Process, flower_environment, stop_together
 from tests.deployment.app.quadratics import problem
 from tests.deployment.conftest import APP
 from tests.docker.compose import DOCKER, VARIABLES, load_stack

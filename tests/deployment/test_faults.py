@@ -21,10 +21,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from simulations.deployment import Federation, Node, Run
-from simulations.deployment.federation import CERTIFICATES, CONNECTION
-from simulations.deployment.node import SECONDS_UNTIL_OFFLINE
-from simulations.deployment.run import flower_command
+from simulations.launch.federation import CERTIFICATES, CONNECTION, Federation
+from simulations.launch.flower_run import Run, flower_command
+from simulations.launch.node import SECONDS_UNTIL_OFFLINE, Node
 from tests.deployment.conftest import APP
 from tests.deployment.history import CUTOFF, History, first_attempt, last_version, weight
 

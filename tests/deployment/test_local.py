@@ -8,8 +8,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from simulations.deployment import Process
-from simulations.deployment.process import flower_environment, still_running
+from simulations.launch.process import Process, flower_environment, still_running
 from tests.deployment.history import last_version
 
 SECONDS = 90

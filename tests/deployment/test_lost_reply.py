@@ -16,7 +16,7 @@ from flwr.proto.message_pb2 import PushObjectRequest
 from flwr.supercore.inflatable.inflatable_object import get_object_type_from_object_content
 from numpy.typing import NDArray
 
-from simulations.deployment import Federation
+from simulations.launch.federation import Federation
 from tests.deployment.app.quadratics import problem
 from tests.deployment.conftest import APP
 from tests.deployment.database import DatabaseRecord

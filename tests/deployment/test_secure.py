@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedau_flwr.fixed_point import FixedPoint
 from fedau_flwr.secure.message import Exchange
-from simulations.deployment import Federation, Node
-from simulations.deployment.federation import CONNECTION
-from simulations.deployment.run import flower_command
+from fedau_flwr.wire.fixed_point import FixedPoint
+from simulations.launch.federation import CONNECTION, Federation
+from simulations.launch.flower_run import flower_command
+from simulations.launch.node import Node
 from tests.deployment.app.quadratics import problem
 from tests.deployment.conftest import APP
 from tests.deployment.database import DatabaseRecord

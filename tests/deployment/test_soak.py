@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from simulations.deployment import Federation, Node
-from simulations.deployment.process import descendants_of, still_running
+from simulations.launch.federation import Federation
+from simulations.launch.node import Node
+from simulations.launch.process import descendants_of, still_running
 from tests.deployment.conftest import APP
 from tests.deployment.history import CUTOFF, History, last_version, weight
 

@@ -7,7 +7,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricR
 from flwr.clientapp import ClientApp
 
 from fedau_flwr import FedAUMod
-from tests.in_process_grid import InProcessGrid
+from fedau_flwr.testing.in_process_grid import InProcessGrid
 
 Arrays = dict[str, np.ndarray]
 

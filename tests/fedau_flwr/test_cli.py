@@ -6,8 +6,8 @@ from typer.testing import CliRunner
 
 from fedau_flwr import WeightState
 from fedau_flwr.cli import app
-from fedau_flwr.state_directory import StateDirectory
-from fedau_flwr.store import Version
+from fedau_flwr.client.state_directory import StateDirectory
+from fedau_flwr.client.store import Version
 
 
 def test_shows_state_in_plain_words(tmp_path):
@@ -41,8 +41,8 @@ def test_without_a_clone_the_suite_is_named_in_one_sentence(tmp_path):
         tmp_path / "site" / "fedau_flwr",
         ignore=shutil.ignore_patterns("__pycache__"),
     )
-    (tmp_path / "simulations").mkdir()
-    (tmp_path / "simulations" / "cli.py").write_text("raise SystemExit('not ours')")
+    (tmp_path / "simulations" / "cli").mkdir(parents=True)
+    (tmp_path / "simulations" / "cli" / "app.py").write_text("raise SystemExit('not ours')")
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "other"\n')
     script = (
         f"import sys; sys.path.insert(0, {str(tmp_path / 'site')!r})\n"

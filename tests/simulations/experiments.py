@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 
-from simulations.checkpoint import load_checkpoint
+from fedau_flwr.testing.in_process_grid import InProcessGrid
 from simulations.client_app import app
 from simulations.config import RunConfig
-from simulations.run_directory import RunDirectory
+from simulations.runs.checkpoint import load_checkpoint
+from simulations.runs.directory import RunDirectory
 from simulations.server_app import run_experiment
-from tests.in_process_grid import InProcessGrid
 
 HOSTS = 3
 

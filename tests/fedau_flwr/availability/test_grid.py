@@ -18,7 +18,7 @@ from flwr.serverapp.strategy import FedAvg
 from flwr.supercore.run import Run
 
 from fedau_flwr.availability import AvailabilityGrid, Bernoulli, Trace, answer_identity
-from tests.in_process_grid import InProcessGrid
+from fedau_flwr.testing.in_process_grid import InProcessGrid
 
 CLIENTS = 6
 

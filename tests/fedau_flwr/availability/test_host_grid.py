@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from fedau_flwr import FedAU
 from fedau_flwr.availability import Bernoulli, HostGrid, Trace, answer_identity
 from fedau_flwr.availability.host_grid import deal
-from tests.in_process_grid import InProcessGrid
+from fedau_flwr.testing.in_process_grid import InProcessGrid
 
 CLIENTS, HOSTS = 9, 3
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fedau_flwr.fixed_point import Ring
 from fedau_flwr.secure import (
     Exchange,
     Message,
@@ -16,6 +15,7 @@ from fedau_flwr.secure import (
     SecureRound,
     Topology,
 )
+from fedau_flwr.wire.fixed_point import Ring
 
 ROUND = RoundId("run", 1, 1)
 Tamper = Callable[[Exchange, str, int, Message], Message]

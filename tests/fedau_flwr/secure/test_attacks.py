@@ -10,9 +10,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, Message
 from flwr.clientapp import ClientApp
 
 from fedau_flwr import FedAU, FedAUMod
-from fedau_flwr.preparation import PREPARATION, Preparation
-from fedau_flwr.protocol import Request
-from fedau_flwr.records import encode
+from fedau_flwr.client.preparation import PREPARATION, Preparation
 from fedau_flwr.secure import (
     Exchange,
     FixedPoint,
@@ -25,7 +23,9 @@ from fedau_flwr.secure import (
 )
 from fedau_flwr.secure.answered import Answered
 from fedau_flwr.secure.mod import RECORD, VECTOR
-from tests.in_process_grid import InProcessGrid
+from fedau_flwr.testing.in_process_grid import InProcessGrid
+from fedau_flwr.wire.records import encode
+from fedau_flwr.wire.requests import Request
 
 from .protocol import ROUND, plain_sum, ring_vectors, run_round
 

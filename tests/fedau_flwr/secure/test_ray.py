@@ -14,9 +14,9 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 
 from fedau_flwr import FedAU, FedAUMixin, FedAUMod, legacy
-from fedau_flwr.records import encode
 from fedau_flwr.secure import FixedPoint, SecureSum, SecureSumMod
 from fedau_flwr.secure.mod import RECORD
+from fedau_flwr.wire.records import encode
 
 CLIENTS = 4
 ROUNDS = 2

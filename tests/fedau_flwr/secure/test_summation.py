@@ -22,16 +22,16 @@ from flwr.clientapp import ClientApp
 from flwr.common.constant import ErrorCode
 
 from fedau_flwr import MIFA, FedAU, FedAUMixin, FedAUMod, FedVARP
-from fedau_flwr.host import Host
-from fedau_flwr.participant import Participant
-from fedau_flwr.protocol import LABEL_RECORD
-from fedau_flwr.records import encode
+from fedau_flwr.client.host import Host
+from fedau_flwr.client.participant import Participant
+from fedau_flwr.client.store import ContextStore
 from fedau_flwr.secure import Exchange, FixedPoint, SecureSumMod, Topology
 from fedau_flwr.secure import SecureSum as PatientSecureSum
 from fedau_flwr.secure.mod import RECORD, VECTOR
-from fedau_flwr.store import ContextStore
+from fedau_flwr.testing.in_process_grid import InProcessGrid
 from fedau_flwr.weighting import FedAUWeighting
-from tests.in_process_grid import InProcessGrid
+from fedau_flwr.wire.records import encode
+from fedau_flwr.wire.requests import LABEL_RECORD
 
 CLIENTS = 6
 STEP = FixedPoint().step

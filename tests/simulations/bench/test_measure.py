@@ -7,15 +7,15 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from simulations import cli
+from fedau_flwr.testing.in_process_grid import InProcessGrid
 from simulations.bench import measure
 from simulations.bench.flower_alone import flower_alone
 from simulations.bench.flower_runs import ALONE
+from simulations.cli import app as cli
 from simulations.client_app import app as client_app
 from simulations.config import RunConfig
-from simulations.resident import initial_parameters
+from simulations.nodes.resident import initial_parameters
 from simulations.server_app import run_experiment
-from tests.in_process_grid import InProcessGrid
 
 KEYS = [
     "hosts",

@@ -8,7 +8,7 @@ import numpy as np
 from fedau_flwr import FedAUWeighting
 from fedau_flwr.weight_state import WeightStates
 from simulations.config import RunConfig
-from simulations.run_directory import RunDirectory, save_arrays
+from simulations.runs.directory import RunDirectory, save_arrays
 
 CLASSES = 10
 

@@ -3,7 +3,7 @@ import math
 import pytest
 
 from simulations.config import ConfigError
-from simulations.launch import Resources
+from simulations.launch.runner import Resources
 from simulations.report import event_files
 from simulations.report.event_files import EventFiles
 from tests.simulations.report.made_runs import made_run

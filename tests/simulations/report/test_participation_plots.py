@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 from simulations.config import RunConfig
-from simulations.experiment import open_experiment
 from simulations.report.participation_plots import (
     draw_participation,
     heterogeneity_picture,
@@ -10,6 +9,7 @@ from simulations.report.participation_plots import (
     probability_picture,
 )
 from simulations.report.weight_paths import replay_weights, weight_paths
+from simulations.runs.experiment import open_experiment
 
 
 @pytest.fixture(scope="module")

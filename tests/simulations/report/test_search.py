@@ -3,7 +3,7 @@ import math
 import pytest
 
 from simulations.report.search import GLOBAL_GRID, LOCAL_GRID, Search
-from simulations.resumption import Step
+from simulations.runs.resumption import Step
 from tests.simulations.report.made_runs import made_from
 
 

@@ -10,8 +10,8 @@ from flwr.app import ArrayRecord, ConfigRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedau_flwr import FedAU, SecureSum
-from fedau_flwr.delivery import PunctualGrid
-from fedau_flwr.summation import PlainSum, Summation
+from fedau_flwr.server.deadlines import PunctualGrid
+from fedau_flwr.server.summation import PlainSum, Summation
 from quadratics import problem
 
 app = ServerApp()

@@ -1,0 +1,118 @@
+"""`FedAUMixin`: FedAU for class-based Flower clients."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from flwr.app import Context, Message
+
+from ..weighting import FedAUWeighting, Weighting
+from ..wire.requests import GROUP, Refusal
+from .mod import Contributor, FedAUMod, Importance
+
+
+class FedAUMixin:
+    """Makes a class-based client send weighted updates.
+
+    Put it first among the bases. For a `NumPyClient` it wraps `fit`, for a class whose
+    `train(message, context)` is registered with a `ClientApp` it wraps `train`; whether these
+    are methods of the class itself or of another base makes no difference::
+
+        class MyClient(FedAUMixin, NumPyClient):
+            def fit(self, parameters, config): ...
+
+        def client_fn(context):
+            return MyClient().with_context(context).to_client()
+
+    A `NumPyClient` is never shown the context in which it runs, hence `with_context`; the
+    strategy has to speak its records: ``FedAU(num_clients, numpy_clients=True)``.
+
+    Attributes
+    ----------
+    fedau_weighting : Weighting
+        How the client's history becomes its weight.
+    fedau_importance : float | Callable[[Context], float]
+        The client's `q·N/Γ` in a weighted objective.
+    fedau_report : tuple[str, ...]
+        Names of metrics that are sent along.
+    """
+
+    fedau_weighting: Weighting = FedAUWeighting()
+    fedau_importance: Importance = 1.0
+    fedau_report: tuple[str, ...] = ()
+    _fedau_context: Context | None = None
+    _fedau_inside: bool = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name, wrap in (("fit", _weighted_fit), ("train", _weighted_train)):
+            if name in vars(cls):
+                setattr(cls, name, wrap(vars(cls)[name]))
+
+    def with_context(self, context: Context) -> Self:
+        """Tell the client the context in which it runs, and return it."""
+        self._fedau_context = context
+        return self
+
+    def fit(self, parameters: Any, config: Any) -> Any:
+        """Let the next class in line train, and weight its update."""
+        inner = super().fit  # type: ignore[misc]  # a mixin's super is known to its users only
+        return _weighted_fit(lambda _, *arguments: inner(*arguments))(self, parameters, config)
+
+    def train(self, message: Message, context: Context) -> Message:
+        """Let the next class in line train, and weight its update."""
+        inner = super().train  # type: ignore[misc]
+        return _weighted_train(lambda _, *arguments: inner(*arguments))(self, message, context)
+
+
+def _weighted_train(train: Callable[..., Message]) -> Callable[..., Message]:
+    @functools.wraps(train)
+    def weighted(self: FedAUMixin, message: Message, context: Context) -> Message:
+        if self._fedau_inside:
+            return train(self, message, context)
+        mod = FedAUMod(
+            self.fedau_weighting, importance=self.fedau_importance, report=self.fedau_report
+        )
+        return mod(message, context, lambda m, c: _once(self, lambda: train(self, m, c)))
+
+    return weighted
+
+
+def _weighted_fit(fit: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(fit)
+    def weighted(self: FedAUMixin, parameters: Any, config: Any) -> Any:
+        if self._fedau_inside:
+            return fit(self, parameters, config)
+        if self._fedau_context is None:
+            raise Refusal(
+                f"{type(self).__name__} does not know its context: return "
+                f"`{type(self).__name__}(...).with_context(context).to_client()` from client_fn."
+            )
+        contributor = Contributor(self.fedau_weighting, self.fedau_importance, self.fedau_report)
+        model = {str(number): np.array(value) for number, value in enumerate(parameters)}
+        metrics: dict[str, Any] = {}
+
+        def train() -> dict[str, Any]:
+            trained, _, own_metrics = _once(self, lambda: fit(self, parameters, config))
+            metrics.update(own_metrics)
+            return {str(number): np.asarray(value) for number, value in enumerate(trained)}
+
+        contribution, group = contributor.contribute(config, self._fedau_context, model, train)
+        reported = {name: metrics[name] for name in self.fedau_report if name in metrics}
+        if group is not None:
+            reported[GROUP] = group
+        return list(contribution.values()), 1, reported
+
+    return weighted
+
+
+def _once(self: FedAUMixin, call: Callable[[], Any]) -> Any:
+    """Run the client's own training, in which calls of `super().fit` must not weight again."""
+    self._fedau_inside = True
+    try:
+        return call()
+    finally:
+        self._fedau_inside = False

@@ -1,0 +1,165 @@
+"""What happens to a contribution between the weighting and the sum.
+
+It is clipped to a norm, rounded to the grid of a secure sum, and given its share of noise, in this
+order and as far as the server's message asks for it. All of it happens before the client
+remembers what it sent: under `MIFA` and `FedVARP` that memory has to agree with the server's.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from ..privacy.clipping import AdaptiveNorm, clip
+from ..privacy.noise import share_std
+from ..wire.fixed_point import FixedPoint
+from ..wire.requests import Refusal, Request
+from .store import Arrays
+
+log = logging.getLogger("flwr.fedau")
+
+PREPARATION = "fedau-preparation"
+NOISE_TAIL = 8.0
+"""Standard deviations of noise that must fit into the range of a grid beside the values."""
+WITHIN = "fedau.within"
+"""Name of the one value that says whether a contribution was within the norm, as ±1/2."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preparation:
+    """How contributions are prepared in one round.
+
+    Parameters
+    ----------
+    norm : float | None
+        Largest L2 norm of a contribution, rounding included.
+    grid : FixedPoint | None
+        The grid of a secure sum.
+    noise_std : float
+        Standard deviation of the noise on every value; only on a grid, since noise on a plain sum
+        is the server's to add.
+    bit_std : float | None
+        Whether to tell if the contribution was within the norm, and the noise on that.
+    seed : int | None
+        Makes rounding repeat from run to run. Noise never does.
+
+    Notes
+    -----
+    Noise that is cut off at the edge of the grid is less noise than promised. A contribution is
+    refused unless the range holds the norm and eight standard deviations beside it: a value of
+    noise then is cut off with probability 1.3e-15, which adds no more to δ per value sent.
+    """
+
+    norm: float | None = None
+    grid: FixedPoint | None = None
+    noise_std: float = 0.0
+    bit_std: float | None = None
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("norm", "bit_std"):
+            if (value := getattr(self, name)) is not None and not _positive(value):
+                raise ValueError(f"{name}={value} must be positive and finite.")
+        if self.noise_std != 0 and not _positive(self.noise_std):
+            raise ValueError(f"noise_std={self.noise_std} must be finite and not negative.")
+        if self.seed is not None and (type(self.seed) is not int or self.seed < 0):
+            raise ValueError(f"seed={self.seed} must be an integer >= 0.")
+
+    @property
+    def noise_multiplier(self) -> float:
+        """Noise on the sum in units of the norm, less what telling the bit costs; 0 for none."""
+        if self.norm is None or not self.noise_std:
+            return 0.0
+        bit = 0.0 if self.bit_std is None else (2 * self.bit_std) ** -2
+        return float(((self.noise_std / self.norm) ** -2 + bit) ** -0.5)
+
+    def apply(self, contribution: Arrays, request: Request) -> Arrays:
+        """Return the contribution as it will enter the sum, exactly."""
+        if self.norm is not None:
+            size = sum(value.size for value in contribution.values())
+            slack = self.grid.rounding_error(size) if self.grid else 0.0
+            try:
+                values, within = clip(list(contribution.values()), self.norm, slack=slack)
+            except ValueError as error:
+                raise Refusal(f"The contribution cannot be clipped: {error}") from None
+            contribution = dict(zip(contribution, values, strict=True))
+            if self.bit_std is not None:
+                contribution[WITHIN] = np.array(AdaptiveNorm.bit(within), np.float32)
+        if self.grid is None:
+            return contribution
+        try:
+            return self._on_grid(contribution, self.grid, request)
+        except ValueError as error:
+            raise Refusal(f"The contribution cannot be rounded: {error}") from None
+
+    def _on_grid(self, contribution: Arrays, grid: FixedPoint, request: Request) -> Arrays:
+        self._check_range(grid)
+        entropy = None if self.seed is None else (self.seed, request.round, request.client or 0)
+        rounding = np.random.default_rng(entropy)
+        noise = np.random.default_rng()
+        result: Arrays = {}
+        clipped = 0
+        for name, value in contribution.items():
+            result[name], beyond = grid.round(value, rounding)
+            clipped += beyond
+            std = self.bit_std if name == WITHIN else self.noise_std
+            if std:
+                result[name], beyond = grid.add_noise(result[name], std, noise)
+                clipped += beyond
+        if clipped:
+            log.warning(
+                "%.3g %% of the contribution's values are beyond value_range=%s and were clipped.",
+                100 * clipped / sum(value.size for value in contribution.values()),
+                grid.value_range,
+            )
+        return result
+
+    def _check_range(self, grid: FixedPoint) -> None:
+        for what, most, std in (
+            ("norm", self.norm or 0.0, self.noise_std),
+            ("bit", 0.5, self.bit_std or 0.0),
+        ):
+            if std and most + NOISE_TAIL * std > grid.value_range:
+                raise ValueError(
+                    f"value_range={grid.value_range} must be at least {most + NOISE_TAIL * std}, "
+                    f"the {what} and {NOISE_TAIL:g} standard deviations of its noise"
+                )
+
+    def shared(self, survivors: int, colluding: int = 0) -> Preparation:
+        """Return this with one client's share of the noise, enough for a sum over `survivors`.
+
+        It is enough even if `colluding` of them tell the server their own share.
+        """
+        return replace(
+            self,
+            noise_std=share_std(self.noise_std, survivors=survivors, colluding=colluding),
+            bit_std=self.bit_std
+            and share_std(self.bit_std, survivors=survivors, colluding=colluding),
+        )
+
+    def to_config(self) -> dict[str, str]:
+        """Return the entry of a train message's config."""
+        return {PREPARATION: json.dumps(asdict(self))}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Preparation:
+        """Read what a train message asks for; nothing if it does not say."""
+        text = config.get(PREPARATION, "{}")
+        try:
+            fields = json.loads(text)
+            grid = fields.pop("grid", None)
+            return cls(**fields, grid=FixedPoint(**grid) if grid else None)
+        except (TypeError, ValueError, AttributeError):
+            raise Refusal(
+                f"{PREPARATION} is {text!r}, but must be what SecureSum writes."
+            ) from None
+
+
+def _positive(value: object) -> bool:
+    return type(value) in (int, float) and isfinite(value) and value > 0  # type: ignore[arg-type,operator]

@@ -1,0 +1,191 @@
+"""A directory that survives restarts: one folder per training and client.
+
+``DIR/TRAINING/CLIENT/state.json`` holds the scalars, ``memory-ROUND.npz`` beside it the
+vectors of MIFA and FedVARP. Files are written under another name, flushed to the disk and
+renamed, vectors before the JSON that refers to them: whatever moment a process dies in, the
+folder holds one whole state.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import logging
+import os
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..weight_state import StateError
+from ..wire.requests import Refusal
+from .store import Arrays, Store, Version, versions_from_json, versions_to_json
+
+log = logging.getLogger("flwr.fedau")
+
+STATE = "state.json"
+
+
+class StateDirectory(Store):
+    """Keeps the versions of one client in a directory.
+
+    Parameters
+    ----------
+    root : Path | str
+        The directory; several clients and trainings may share it.
+    client : str
+        Name of the client's folder.
+    """
+
+    def __init__(self, root: Path | str, client: str) -> None:
+        self._root = Path(root)
+        self._client = client
+
+    def folder(self, training: str) -> Path:
+        """Return where the client's state of `training` is."""
+        return self._root / training / self._client
+
+    @contextmanager
+    def locked(self, training: str) -> Iterator[None]:
+        """Hold the client's state of `training`; another process that holds it is an error."""
+        folder = self.folder(training)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise Refusal(
+                f"fedau-state-dir is {str(self._root)!r}, but must be a directory that can be "
+                f"written to ({error.strerror})."
+            ) from None
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise Refusal(
+                    f"The state in {str(folder)!r} is in use by another process; give each client "
+                    "its own fedau-state-dir or its own partition-id."
+                ) from None
+            yield
+        finally:
+            os.close(handle)
+
+    def load(self, training: str) -> list[Version]:
+        """Return the versions; a state that cannot be read is set aside, never overwritten."""
+        folder = self.folder(training)
+        if not (folder / STATE).exists():
+            return []
+        try:
+            return read_versions(folder)
+        except (StateError, OSError, UnicodeDecodeError) as error:
+            aside = _set_aside(folder)
+            log.warning("%s Moved to %s; the client starts afresh.", error, aside)
+            return []
+
+    def save(self, training: str, versions: Sequence[Version]) -> None:
+        """Replace all versions at once."""
+        folder = self.folder(training)
+        wanted = set()
+        try:
+            for version in versions:
+                if arrays := version.arrays():
+                    path = folder / _memory_file(version.round, version.attempt)
+                    wanted.add(path)
+                    # A process that died before the JSON was written may have left other vectors.
+                    if version is versions[-1] or not path.exists():
+                        _write(path, _pack(arrays))
+            _write(folder / STATE, versions_to_json(training, versions).encode())
+            for path in folder.iterdir():
+                if path.suffix in {".npz", ".tmp"} and path not in wanted:
+                    path.unlink()
+        except OSError as error:
+            raise Refusal(
+                f"The state in {str(folder)!r} could not be written ({error.strerror}); the "
+                "round is given up and the last state kept."
+            ) from None
+
+
+def read_versions(folder: Path) -> list[Version]:
+    """Read the state in a client's folder; raises `StateError` if it is not whole."""
+    text = (folder / STATE).read_text(encoding="utf-8")
+    return versions_from_json(
+        text, folder.parent.name, lambda *version: _unpack(folder / _memory_file(*version))
+    )
+
+
+def _memory_file(server_round: int, attempt: int) -> str:
+    return f"memory-{server_round}-{attempt}.npz"
+
+
+def _pack(arrays: dict[str, Arrays]) -> bytes:
+    buffer = io.BytesIO()
+    flat: dict[str, Any] = {
+        f"{kind}/{name}": a for kind, values in arrays.items() for name, a in values.items()
+    }
+    # numpy 1.26 would take an option such as `allow_pickle` for one more array.
+    np.savez(buffer, **flat)
+    return buffer.getvalue()
+
+
+def _unpack(path: Path) -> dict[str, Arrays]:
+    arrays: dict[str, Arrays] = {"memory": {}, "sent": {}}
+    try:
+        with np.load(path, allow_pickle=False) as content:
+            for key in content.files:
+                kind, name = key.split("/", 1)
+                arrays[kind][name] = content[key]
+    except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise StateError(path.name, str(error), "a whole file of arrays") from None
+    return arrays
+
+
+def _write(path: Path, content: bytes) -> None:
+    temporary = path.with_suffix(path.suffix + ".tmp")
+    with open(temporary, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _set_aside(folder: Path) -> Path:
+    number = 1
+    while (aside := folder / f"unreadable-{number}").exists():
+        number += 1
+    aside.mkdir()
+    for path in list(folder.iterdir()):
+        if path.suffix in {".json", ".npz"}:
+            path.rename(aside / path.name)
+    return aside
+
+
+def describe(root: Path) -> Iterator[str]:
+    """Yield the contents of a state directory in plain words, a line per client and version."""
+    for path in sorted(root.glob(f"*/*/{STATE}")):
+        where = f"training {path.parent.parent.name}, client {path.parent.name}"
+        try:
+            versions = read_versions(path.parent)
+        except (StateError, OSError, UnicodeDecodeError) as error:
+            yield f"{where}: unreadable. {error}"
+            continue
+        for version in versions:
+            state = version.state
+            yield (
+                f"{where}: last sent for round {version.round} (attempt {version.attempt}), with "
+                f"weight {state.weight:.6g} from {state.intervals} closed intervals and "
+                f"{state.elapsed} rounds since the last"
+                + (", holding what it sent before" if version.memory is not None else "")
+                + "."
+            )
+
+
+def is_state_directory(root: Path) -> bool:
+    """Return whether there is any client's state below `root`."""
+    return any(root.glob(f"*/*/{STATE}"))

@@ -1,0 +1,77 @@
+"""The server's side of the participation protocol: who was counted when."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..wire.requests import Request
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Last counted round of every client, and the attempts of one training.
+
+    Clients are named by integers: node ids, or numbers where the caller knows them.
+    """
+
+    training: str = field(default_factory=lambda: f"t{uuid.uuid4().hex}")
+    attempts: list[tuple[int, int]] = field(default_factory=lambda: [(1, 1)])
+    round: int = 0
+    safe: int | None = None
+    counted: dict[int, int] = field(default_factory=dict)
+
+    def open(self, server_round: int) -> None:
+        """Begin a round, which must come after the last one."""
+        if server_round <= self.round:
+            raise ValueError(
+                f"server_round is {server_round}, but round {self.round} has been run already; "
+                "go on with the next one."
+            )
+        self.round = server_round
+
+    def request(
+        self, client: int, *, memory: bool = False, groups: Mapping[str, float] | None = None
+    ) -> Request:
+        """Return what this round's message tells `client`, and remember that it was asked."""
+        request = Request(
+            round=self.round,
+            training=self.training,
+            client=client,
+            attempts=tuple(self.attempts),
+            counted=self.counted.get(client),
+            safe=self.safe,
+            memory=memory,
+            groups=groups or {},
+        )
+        self.counted.setdefault(client, 0)
+        return request
+
+    def count(self, clients: Iterable[int]) -> None:
+        """Note that the contributions of `clients` are in this round's sum."""
+        for client in clients:
+            self.counted[client] = self.round
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a checkpoint needs."""
+        return {
+            "training": self.training,
+            "attempts": list(self.attempts),
+            "round": self.round,
+            "counted": dict(self.counted),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint, as a new attempt that starts with the round after it."""
+        self.training = state["training"]
+        self.round = self.safe = state["round"]
+        attempts = [(number, start) for number, start in state["attempts"]]
+        # The clock, and not a count: an attempt that died before it wrote a checkpoint of its
+        # own must not share its number with the next one from the same checkpoint.
+        number = max(attempts[-1][0] + 1, time.time_ns() // 1_000_000)
+        self.attempts = [*attempts, (number, self.round + 1)]
+        # A checkpoint kept as JSON has its keys as strings.
+        self.counted = {int(client): last for client, last in state["counted"].items()}

@@ -1,0 +1,1 @@
+"""What helps to test an app or another implementation."""

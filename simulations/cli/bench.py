@@ -1,0 +1,88 @@
+"""The command `fedau bench`."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from simulations.bench.data import cifar10_or_random
+from simulations.bench.machine import describe_machine
+from simulations.bench.report import save, show
+from simulations.bench.settings import full, quick
+from simulations.cli.invocation import sentences
+from simulations.config import ConfigError
+from simulations.launch.runner import orderly_end
+from simulations.launch.writable import check_place
+from simulations.tasks.arrays import default_data_dir
+
+
+def bench(
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            help="Data sets; without CIFAR-10 there, random images are used.  "
+            "[default: the user's cache]"
+        ),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="Where the JSON file goes; the table goes beside it as Markdown.")
+    ] = Path("bench.json"),
+    tiny: Annotated[
+        bool, typer.Option("--quick", help="The smallest sizes: every row, no meaning.")
+    ] = False,
+) -> None:
+    """Measure what this software costs, as ratios, and print them beside their goals.
+
+    It takes up to ten minutes on two cores that do nothing else.
+    """
+    # torch takes seconds, which no other command has to wait for.
+    from simulations.bench.measure import measure  # noqa: PLC0415
+    from simulations.bench.million import million  # noqa: PLC0415
+
+    with sentences():
+        if out.suffix != ".json":
+            raise ConfigError(f"out is {str(out)!r}, but must be the name of a .json file.")
+        # Better now than after ten minutes.
+        out = out.expanduser().resolve()
+        check_place("the directory of out", out.parent)
+        console = Console()
+        machine = describe_machine()
+        start = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="fedau-bench-") as name, orderly_end():
+            scratch = Path(name)
+            if tiny:
+                settings, images = quick(scratch / "data"), "synthetic"
+            else:
+                data, images = cifar10_or_random(
+                    (data_dir or default_data_dir()).expanduser().resolve(), scratch / "data"
+                )
+                settings = full(data, scratch / "data")
+            rows = measure(
+                settings,
+                scratch,
+                lambda what: console.print(f"Measuring {what} …", highlight=False),
+            )
+            limits = million(settings, rows)
+        seconds = time.monotonic() - start
+        show(rows, machine, console)
+        save(
+            out,
+            rows,
+            machine=machine,
+            million=limits,
+            data=images,
+            quick=tiny,
+            seconds=round(seconds),
+            repetitions=settings.repetitions,
+            workers=settings.workers,
+            run=settings.config.to_dict() | {"data-dir": ""},
+            scale=settings.scale.to_dict() | {"data-dir": ""},
+        )
+        console.print(
+            f"{seconds:.0f} s; the numbers are in {out}.", highlight=False, soft_wrap=True
+        )

@@ -1,0 +1,104 @@
+"""What the commands of the suite have in common: errors as sentences, and how lists are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from simulations.config import ConfigError, RunConfig
+from simulations.launch.runner import stopped
+from simulations.runs.failures import RunFailure
+from simulations.runs.summary import label
+from simulations.tasks.spec import DataError
+
+SECURE = "+secure"
+"""What the name of a method ends with where the sum is secure."""
+
+_WRONG_PLACE = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError,
+                PermissionError)  # fmt: skip
+"""What comes of a path that the user gave."""
+
+FAILED, USER_ERROR, INTERRUPTED = 1, 2, 130
+
+
+@contextmanager
+def sentences() -> Iterator[None]:
+    """Turn what can go wrong into one sentence and an exit code."""
+    try:
+        yield
+    except (ConfigError, DataError) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(USER_ERROR) from None
+    except RunFailure as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(FAILED) from None
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        typer.echo(f"{where}{error.strerror or error}.", err=True)
+        raise typer.Exit(USER_ERROR if isinstance(error, _WRONG_PLACE) else FAILED) from None
+    except KeyboardInterrupt:
+        typer.echo("Interrupted.", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def new_directory(name: str) -> Path:
+    """Return a directory for results that no other command has."""
+    now = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
+    return Path.cwd() / "runs" / f"{now}-{name}"
+
+
+def end(outcomes: list[dict[str, Any]]) -> None:
+    """Leave with the exit code of an interruption if the last run was stopped."""
+    if outcomes and stopped(outcomes[-1]):
+        raise typer.Exit(INTERRUPTED)
+
+
+def method_settings(text: str) -> dict[str, Any]:
+    """Return the keys of the run config that a method means.
+
+    ``fedau:K`` has its cutoff, 0 is none; ``+secure`` at the end makes the sum secure.
+    """
+    if text.endswith(SECURE):
+        return {**method_settings(text.removesuffix(SECURE)), "secure_sum": True}
+    name, colon, cutoff = text.partition(":")
+    if not colon:
+        return {"method": name}
+    if name != "fedau" or not cutoff.isdecimal():
+        raise ConfigError(
+            f"methods has {text!r}, but a cutoff goes with fedau, as in fedau:50 or fedau:0."
+        )
+    return {"method": name, "cutoff": int(cutoff)}
+
+
+def method_list(text: str) -> list[str]:
+    """Return the methods of a list with commas."""
+    return list(dict.fromkeys(part.strip() for part in text.split(",")))
+
+
+def seed_list(text: str) -> list[int]:
+    """Return the seeds of a text like 1,2 or 1-5."""
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise ConfigError(f"seeds is {text!r}, but must be like 1,2 or 1-5.")
+        seeds += range(int(first), int(last or first) + 1)
+    if not seeds:
+        raise ConfigError(f"seeds is {text!r}, but must name at least one.")
+    return list(dict.fromkeys(seeds))
+
+
+def distinct(configs: Iterable[RunConfig]) -> list[RunConfig]:
+    """Return each run once, also if two names mean the same, as fedau and fedau:50 do."""
+    return list({config.run_dir: config for config in configs}.values())
+
+
+def run_name(config: RunConfig) -> str:
+    """Return the name of a run's directory among runs that differ in method and seed."""
+    folder = label(config).replace(" K=", "-").replace("∞", "infinity")
+    return f"{folder}{SECURE if config.secure_sum else ''}-seed{config.seed}"

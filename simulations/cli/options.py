@@ -1,0 +1,95 @@
+"""Command line options for the keys of the run config, made from `RunConfig` itself."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import Field, fields
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from simulations.config import RunConfig, key_of
+from simulations.launch.runner import Resources
+
+_NAMES = {"num_server_rounds": "rounds"}
+_PATHS = ("data_dir", "run_dir", "trace")
+_HINTS = {**get_type_hints(RunConfig), **get_type_hints(Resources)}
+
+Command = Callable[..., None]
+
+
+def run_options(
+    *, without: Iterable[str] = (), only: Iterable[str] | None = None, optional: bool = False
+) -> Callable[[Command], Command]:
+    """Give a command an option per key of the run config, and those of `Resources` if it has them.
+
+    The command receives the run config's as the dict `values`, and `resources` as a function, since
+    making them can fail.
+
+    Parameters
+    ----------
+    without : Iterable[str]
+        Fields of the run config that get no option.
+    only : Iterable[str] | None
+        The fields that get one, if not all.
+    optional : bool
+        Leave out of `values` what the user did not give, instead of filling in defaults.
+    """
+    chosen = [
+        item
+        for item in fields(RunConfig)
+        if item.name not in without and (only is None or item.name in only)
+    ]
+
+    def decorate(command: Command) -> Command:
+        own = inspect.signature(command, eval_str=True).parameters.values()
+        parameters = [item for item in own if item.name not in ("values", "resources")]
+        parameters += [_parameter(item, optional=optional) for item in chosen]
+        resources = fields(Resources) if any(item.name == "resources" for item in own) else ()
+        parameters += [_parameter(item) for item in resources]
+
+        def wrapper(**given: Any) -> None:
+            values = {item.name: given.pop(item.name) for item in chosen}
+            values = {name: value for name, value in values.items() if value is not None}
+            for name in _PATHS:
+                if values.get(name):
+                    values[name] = str(Path(values[name]).expanduser().resolve())
+            settings = {item.name: given.pop(item.name) for item in resources}
+            if resources:
+                given["resources"] = lambda: Resources(**settings)
+            command(**given, values=values)
+
+        wrapper.__doc__ = command.__doc__
+        wrapper.__name__ = command.__name__
+        wrapper.__annotations__ = {item.name: item.annotation for item in parameters}
+        vars(wrapper)["__signature__"] = inspect.Signature(parameters)
+        return wrapper
+
+    return decorate
+
+
+def _per_node(text: str) -> int:
+    """Return the number of clients per node, 0 for auto."""
+    if text == "auto":
+        return 0
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is neither a number nor auto.") from None
+
+
+def _parameter(item: Field[Any], *, optional: bool = False) -> inspect.Parameter:
+    """Return the parameter that typer makes an option of."""
+    name = key_of(_NAMES.get(item.name, item.name))
+    kind = _HINTS[item.name] | None if optional else _HINTS[item.name]
+    parser = _per_node if item.name == "clients_per_node" else None
+    return inspect.Parameter(
+        item.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None if optional else item.default,
+        annotation=Annotated[
+            kind, typer.Option(f"--{name}", help=item.metadata["help"], parser=parser)
+        ],
+    )

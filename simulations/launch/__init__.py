@@ -1,0 +1,1 @@
+"""SuperLinks, SuperNodes and runs as processes of this machine."""

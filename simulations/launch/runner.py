@@ -1,0 +1,240 @@
+"""Runs from the command line: checked first, then run one after the other, with progress."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import signal
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+
+from simulations.config import ConfigError, RunConfig
+from simulations.launch.superlink import Follow, SuperLink
+from simulations.launch.writable import check_place
+from simulations.report.event_files import EventFiles, require_tensorboard
+from simulations.runs.directory import RunDirectory
+from simulations.runs.experiment import open_experiment
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What the runs of a command may use; `metadata["help"]` of a field explains its option."""
+
+    workers: int = field(default=0, metadata={"help": "Worker processes; 0 is one per core."})
+    gpus_per_client: float = field(
+        default=-1.0,
+        metadata={
+            "help": "GPUs per worker, which may be a fraction; below 0, all there are, in equal "
+            "shares."
+        },
+    )
+    port: int = field(default=0, metadata={"help": "Port of the SuperLink; 0 is any free one."})
+
+    tensorboard: bool = field(
+        default=False,
+        metadata={"help": "Write TensorBoard event files into the runs' directories."},
+    )
+
+    def __post_init__(self) -> None:
+        if self.workers < 0:
+            raise ConfigError(f"workers is {self.workers}, but must be 0 or more.")
+        if self.tensorboard:
+            require_tensorboard()
+
+    @property
+    def worker_count(self) -> int:
+        """Number of worker processes on this machine."""
+        return self.workers or os.cpu_count() or 1
+
+    def gpus(self, device: str) -> float:
+        """Return the GPUs per worker for runs on `device`."""
+        wanted = self.gpus_per_client > 0 or device.startswith("cuda")
+        if device == "cpu" or not (wanted or shutil.which("nvidia-smi")):
+            return 0.0
+        import torch  # noqa: PLC0415 -- takes seconds, which a machine without GPUs need not wait
+
+        count = torch.cuda.device_count()
+        if wanted and count == 0:
+            raise ConfigError(
+                f"gpus-per-client is {self.gpus_per_client:g} and device is {device!r}, but must "
+                "be 0 and cpu: torch sees no GPU on this machine."
+            )
+        number = device.removeprefix("cuda:")
+        if number.isdecimal() and int(number) >= count:
+            raise ConfigError(f"device is {device!r}, but must be at most 'cuda:{count - 1}'.")
+        if self.gpus_per_client > count:
+            raise ConfigError(
+                f"gpus-per-client is {self.gpus_per_client:g}, but must be at most {count}, the "
+                "number of GPUs."
+            )
+        return self.gpus_per_client if self.gpus_per_client >= 0 else count / self.worker_count
+
+    def nodes(self, config: RunConfig) -> int:
+        """Return how many SuperNodes a run has."""
+        if config.clients_per_node == 0:
+            return min(self.worker_count, config.clients)
+        return math.ceil(config.clients / config.clients_per_node)
+
+    def superlink(self, device: str) -> SuperLink:
+        """Return a SuperLink, yet to be started, for runs on `device`."""
+        # A cluster that is there already has its own number of cores.
+        cores = 0 if os.environ.get("RAY_ADDRESS") else self.workers
+        return SuperLink(port=self.port, gpus=self.gpus(device), workers=cores)
+
+
+def check(config: RunConfig) -> str | None:
+    """Find what is wrong with a run before anything starts; errors are one sentence.
+
+    Returns what is not wrong but worth knowing.
+    """
+    notice = open_experiment(config).split.notice()
+    check_place("run-dir", Path(config.run_dir))
+    if config.resume:
+        run = RunDirectory(Path(config.run_dir))
+        config.same_training(run.config())
+        if (done := run.outcome()["round"]) > config.rounds:
+            raise ConfigError(
+                f"rounds is {config.rounds}, but must be at least {done}, which {run.path} has "
+                "done already."
+            )
+    elif (Path(config.run_dir) / "config.toml").exists():
+        raise ConfigError(
+            f"run-dir is {config.run_dir!r}, but must not hold a run yet: resume that one, or "
+            "choose another directory."
+        )
+    return notice
+
+
+@contextmanager
+def orderly_end() -> Iterator[None]:
+    """Let a request to terminate unwind the stack, so that nothing is left running."""
+
+    def leave(number: int, frame: object) -> None:
+        del frame
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def stopped(outcome: Mapping[str, Any]) -> bool:
+    """Return whether somebody wanted a run to stop, in time or too late for it."""
+    return outcome["status"] == "stopped" or bool(outcome.get("interrupted"))
+
+
+def run_all(
+    configs: Iterable[RunConfig],
+    resources: Resources,
+    console: Console,
+    *,
+    where: Path,
+    reports: bool = False,
+) -> list[dict[str, Any]]:
+    """Run one after the other on one SuperLink and return the outcomes, up to one that stopped."""
+    configs = list(configs)
+    notices: dict[str, None] = {}
+    for config in configs:
+        config.check_nodes(resources.nodes(config))
+        if notice := check(config):
+            notices[notice] = None
+    superlink = resources.superlink(configs[0].device)
+    for notice in notices:
+        console.print(notice, highlight=False, soft_wrap=True)
+    console.print(f"The results go to {where}.", highlight=False, soft_wrap=True)
+    outcomes = []
+    with orderly_end(), superlink as link:
+        for config in configs:
+            with ExitStack() as stack:
+                followers: list[_Display | EventFiles] = [
+                    _Display(config, console, reports=reports)
+                ]
+                if resources.tensorboard:
+                    followers.append(EventFiles(Path(config.run_dir)))
+                updates = [stack.enter_context(follower).update for follower in followers]
+                outcome = link.run(config, resources.nodes(config), _each(updates))
+            console.print(f"{Path(config.run_dir).name}: {outcome['sentence']}", highlight=False)
+            outcomes.append(outcome)
+            if stopped(outcome):
+                break
+    return outcomes
+
+
+def _each(updates: list[Follow]) -> Follow:
+    def update(run: RunDirectory) -> None:
+        for one in updates:
+            one(run)
+
+    return update
+
+
+class _Display:
+    """A bar on a terminal, and a line per report if wanted."""
+
+    def __init__(self, config: RunConfig, console: Console, *, reports: bool) -> None:
+        self._config = config
+        self._console = console
+        self._reports = reports
+        self._shown = len(RunDirectory(Path(config.run_dir)).metrics()) if config.resume else 0
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[pace]}"),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task = TaskID(0)
+
+    def __enter__(self) -> _Display:
+        self._progress.start()
+        self._task = self._progress.add_task(
+            Path(self._config.run_dir).name, total=self._config.rounds, pace="starting …"
+        )
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.update(RunDirectory(Path(self._config.run_dir)))
+        self._progress.stop()
+
+    def update(self, run: RunDirectory) -> None:
+        """Show where a run is."""
+        progress = run.progress()
+        if progress and progress.get("rounds_per_second"):
+            left = int(progress["seconds_left"])
+            pace = (
+                f"{progress['rounds_per_second']:.2f} rounds/s, {left // 60}:{left % 60:02d} left"
+            )
+            self._progress.update(self._task, completed=progress["round"], pace=pace)
+        if not self._reports:
+            return
+        metrics = run.metrics()
+        for entry in metrics[self._shown :]:
+            self._console.print(report_line(entry, self._config.rounds), highlight=False)
+        self._shown = len(metrics)
+
+
+def report_line(entry: dict[str, Any], rounds: int) -> str:
+    """Return a report as a line of text."""
+
+    def number(key: str, scale: float = 1.0, digits: int = 3) -> str:
+        value = entry[key]
+        return "no number" if value is None else f"{scale * value:.{digits}f}"
+
+    return (
+        f"round {entry['round']}/{rounds}: "
+        f"train {number('train_accuracy', 100, 1)} % (loss {number('train_loss')}), "
+        f"test {number('test_accuracy', 100, 1)} % (loss {number('test_loss')}), "
+        f"{entry['seconds']:.0f} s"
+    )

@@ -1,0 +1,62 @@
+"""A node of a real federation: one client, which trains on its own samples."""
+
+from __future__ import annotations
+
+from flwr.app import Context, Error, Message, MetricRecord, RecordDict
+from flwr.common.constant import ErrorCode
+
+from fedau_flwr import FedAUMod, FedAUWeighting, UnitWeighting
+from fedau_flwr.wire.records import decode_all, encode
+from simulations.config import ConfigError, RunConfig
+from simulations.nodes.deployed_data import node_samples
+from simulations.nodes.resident import ResidentModel
+from simulations.nodes.trainer import LocalTrainer
+from simulations.nodes.worker import LR
+from simulations.tasks.spec import DataError
+
+
+def fedau_mod(context: Context) -> FedAUMod:
+    """Return the mod of the run's method; its state is where the node config says, or in Flower's.
+
+    See `fedau_flwr.client.mod.open_store`: ``fedau-state-dir``, else the SuperNode's memory.
+    """
+    config = RunConfig.parse(context.run_config)
+    if config.method == "fedau":
+        return FedAUMod(FedAUWeighting(cutoff=config.cutoff or None))
+    return FedAUMod(UnitWeighting())
+
+
+def train(message: Message, context: Context) -> Message:
+    """Train on the node's samples and reply with the model."""
+    try:
+        config = RunConfig.parse(context.run_config)
+        part, indices = node_samples(config, context.node_config)
+        if not len(indices):
+            raise DataError("this node holds no samples to train on")
+        trainer = LocalTrainer(
+            config.spec,
+            part,
+            augment_per_batch=config.augmentation == "per-batch",
+            model=ResidentModel(config.spec, device=config.device),
+        )
+        asked = message.content["config"]
+        number = int(context.node_config.get("partition-id", 0))
+        trained = trainer.train(
+            decode_all(message.content["arrays"]),
+            indices,
+            lr=float(asked[LR]),
+            seed=(config.seed, number, int(asked["server-round"])),
+            steps=config.local_steps,
+            batch=config.batch_size,
+        )
+    except (ConfigError, DataError) as error:
+        # The operator of the server reads it too, without a stack trace around it.
+        return Message(Error(ErrorCode.MOD_FAILED_PRECONDITION, str(error)), reply_to=message)
+    content = RecordDict(
+        {
+            "arrays": encode(trained.parameters),
+            # For Flower's own FedAvg, which needs it; the mod lets nothing but the arrays through.
+            "metrics": MetricRecord({"num-examples": len(indices)}),
+        }
+    )
+    return Message(content, reply_to=message)

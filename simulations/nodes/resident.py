@@ -1,0 +1,93 @@
+"""A network that stays in its worker process while parameters come and go as numpy arrays."""
+
+import ctypes
+import sys
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import nn
+
+from simulations.tasks.models import build_model
+from simulations.tasks.spec import DataError, DatasetSpec
+
+Parameters = dict[str, np.ndarray]
+
+
+def settle_worker() -> None:
+    """Set this process up for training: one thread, and memory that is kept when freed.
+
+    Activations and gradients of a few megabytes come and go in every step. glibc returns blocks of
+    this size to the system and the next step pays for their pages again, a fifth of its time.
+    """
+    torch.set_num_threads(1)
+    if sys.platform == "linux":
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+        if mallopt is not None:
+            trim_threshold, mmap_threshold = -1, -3
+            mallopt(mmap_threshold, 1 << 25)  # the most that every glibc accepts
+            mallopt(trim_threshold, 1 << 28)
+
+
+def resolve_device(device: str) -> torch.device:
+    """Return the torch device called ``cpu``, ``cuda`` or ``cuda:N``; ``auto`` prefers CUDA."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    kind, _, number = device.partition(":")
+    if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
+        raise DataError(f"device is {device!r}, but must be auto, cpu, cuda or cuda:N.")
+    if kind == "cuda" and int(number or 0) >= torch.cuda.device_count():
+        raise DataError(
+            f"device is {device!r}, but this machine shows {torch.cuda.device_count()} CUDA "
+            f"devices to torch {torch.__version__}."
+        )
+    return torch.device(device)
+
+
+def initial_parameters(spec: DatasetSpec, *, seed: int) -> Parameters:
+    """Return the model that a run of this seed starts from."""
+    return {
+        name: np.array(value.detach().numpy(), order="C")
+        for name, value in build_model(spec, seed=seed).named_parameters()
+    }
+
+
+class ResidentModel:
+    """The network of a data set on one device; ``load`` and ``dump`` copy parameters in and out."""
+
+    def __init__(self, spec: DatasetSpec, *, device: str = "cpu") -> None:
+        self.device = resolve_device(device)
+        self.module = build_model(spec, seed=0).to(self.device)
+        self.parameters: list[nn.Parameter] = list(self.module.parameters())
+        self._names = [name for name, _ in self.module.named_parameters()]
+        # On the CPU these are views of the parameters, elsewhere a copy on the way.
+        self._host = [value.detach().cpu().numpy() for value in self.parameters]
+
+    @torch.no_grad()
+    def load(self, parameters: Mapping[str, np.ndarray]) -> None:
+        """Overwrite the network's parameters."""
+        if set(parameters) != set(self._names):
+            raise DataError(
+                f"the model has the arrays {', '.join(self._names)}, but "
+                f"{', '.join(parameters) or 'none'} were given."
+            )
+        for name, host, value in zip(self._names, self._host, self.parameters, strict=True):
+            if parameters[name].shape != host.shape:
+                raise DataError(
+                    f"array {name} of the model is {list(host.shape)}, but "
+                    f"{list(parameters[name].shape)} was given."
+                )
+            np.copyto(host, parameters[name])
+            if value.is_cuda:
+                value.copy_(torch.from_numpy(host))
+
+    @torch.no_grad()
+    def dump(self) -> Parameters:
+        """Return a copy of the network's parameters."""
+        for host, value in zip(self._host, self.parameters, strict=True):
+            if value.is_cuda:
+                np.copyto(host, value.cpu().numpy())
+        return {
+            name: np.array(host, order="C")
+            for name, host in zip(self._names, self._host, strict=True)
+        }

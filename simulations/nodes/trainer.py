@@ -1,0 +1,134 @@
+"""Local training: I steps of plain SGD on one client's data, by a trainer that stays resident.
+
+A client starts a fresh shuffled pass over its data in every round, seeded by (seed, client, round):
+no state is kept between rounds, and any round can be repeated.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn import functional
+
+from simulations.nodes.resident import Parameters, ResidentModel, settle_worker
+from simulations.tasks.arrays import Part
+from simulations.tasks.augmentation import Normalisation, augment
+from simulations.tasks.spec import DatasetSpec
+
+_BATCHES, _CHANGES = 0xBA7C, 0xC4A6  # tell the streams of one (seed, client, round) apart
+
+
+@dataclass(frozen=True)
+class LocalResult:
+    """What local training gives: the parameters ``y``, and the mean loss over the steps.
+
+    The loss is what it is, NaN and infinity included; ``steps`` is 0 for a client without data,
+    whose parameters are those it was given and whose loss is 0.
+    """
+
+    parameters: Parameters
+    loss: float
+    steps: int
+
+
+def batch_positions(
+    size: int, *, steps: int, batch: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Return which of a client's ``size`` samples each step uses, ``[steps, min(batch, size)]``.
+
+    Batches follow a shuffled pass; a short last one is dropped and the data reshuffled. A client
+    with fewer samples than a batch uses all of them in each step.
+    """
+    if size <= batch:
+        return np.tile(np.arange(size), (steps, 1))
+    per_pass = size // batch
+    passes = [rng.permutation(size)[: per_pass * batch] for _ in range(-(-steps // per_pass))]
+    return np.concatenate(passes)[: steps * batch].reshape(steps, batch)
+
+
+class LocalTrainer:
+    """Trains one client after the other with one resident network on one resident data set.
+
+    Parameters
+    ----------
+    spec : DatasetSpec
+        The data set, with its model and augmentation.
+    train : Part
+        Its training set, memory-mapped.
+    device : str
+        ``cpu``, ``cuda``, ``cuda:N`` or ``auto``.
+    augment_per_batch : bool
+        Draw one crop and flip per mini-batch, as the paper's authors did, instead of per image.
+    """
+
+    def __init__(
+        self,
+        spec: DatasetSpec,
+        train: Part,
+        *,
+        device: str = "cpu",
+        augment_per_batch: bool = False,
+        model: ResidentModel | None = None,
+    ) -> None:
+        settle_worker()
+        self.spec = spec
+        self.model = ResidentModel(spec, device=device) if model is None else model
+        self._train = train
+        self._per_batch = augment_per_batch
+        self._normalise = Normalisation(spec, self.model.device)
+        self._changes = torch.Generator()
+        self._dropout = torch.Generator(self.model.device)
+        self.model.module.dropout.generator = self._dropout
+
+    def train(
+        self,
+        parameters: Mapping[str, np.ndarray],
+        indices: NDArray[np.int64],
+        *,
+        lr: float,
+        seed: tuple[int, int, int],
+        steps: int = 5,
+        batch: int = 16,
+    ) -> LocalResult:
+        """Run ``steps`` steps of size ``lr`` from ``parameters`` on the samples ``indices``.
+
+        ``seed`` is (seed of the run, client, round).
+        """
+        self.model.load(parameters)
+        if len(indices) == 0:
+            return LocalResult(self.model.dump(), loss=0.0, steps=0)
+        images, labels = self._batches(indices, seed=seed, steps=steps, batch=batch)
+        module, weights = self.model.module.train(), self.model.parameters
+        losses = []
+        for x, y in zip(images, labels, strict=True):
+            loss = functional.cross_entropy(module(x), y)
+            gradients = torch.autograd.grad(loss, weights)
+            with torch.no_grad():
+                torch._foreach_add_(weights, gradients, alpha=-lr)
+            losses.append(loss.detach())
+        mean = float(torch.stack(losses).mean())
+        return LocalResult(self.model.dump(), loss=mean, steps=len(losses))
+
+    def _batches(
+        self, indices: NDArray[np.int64], *, seed: tuple[int, int, int], steps: int, batch: int
+    ) -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
+        """Return the images and labels of each step, all steps prepared at once."""
+        rng = np.random.default_rng([_BATCHES, *seed])
+        positions = batch_positions(len(indices), steps=steps, batch=batch, rng=rng)
+        size = positions.shape[1]
+        chosen = indices[positions.ravel()]
+        draws = np.random.SeedSequence([_CHANGES, *seed]).generate_state(2, np.uint64)
+        self._changes.manual_seed(int(draws[0] >> 1))
+        self._dropout.manual_seed(int(draws[1] >> 1))
+        device = self.model.device
+        images = augment(
+            torch.from_numpy(self._train.images[chosen]).to(device),
+            self.spec,
+            self._normalise,
+            self._changes,
+            share=size if self._per_batch else 1,
+        )
+        labels = torch.from_numpy(self._train.labels[chosen]).to(device)
+        return images.split(size), labels.split(size)

@@ -1,0 +1,98 @@
+"""What a worker process keeps between messages: data, one network, the clients' states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedau_flwr.client.participant import Participant
+from fedau_flwr.client.store import Arrays, Store
+from simulations.config import RunConfig
+from simulations.nodes.client_states import ClientStates
+from simulations.nodes.evaluator import Evaluator, SampleResults
+from simulations.nodes.resident import ResidentModel
+from simulations.nodes.trainer import LocalTrainer
+from simulations.runs.experiment import open_experiment
+
+LR = "lr"
+STATES = "client-states"
+"""Directory of the clients' states; part of the message, since the server may have chosen it."""
+
+
+class Worker:
+    """Trains and evaluates for one run."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self.config = config
+        self.experiment = open_experiment(config)
+        spec = self.experiment.spec
+        model = ResidentModel(spec, device=config.device)
+        self._trainer = LocalTrainer(
+            spec,
+            self.experiment.arrays.train,
+            augment_per_batch=config.augmentation == "per-batch",
+            model=model,
+        )
+        self._evaluator = Evaluator(spec, model=model)
+        self._layout = {name: value.shape for name, value in model.dump().items()}
+        self._states: tuple[str, ClientStates] | None = None
+
+    def train(self, client: int, model: Arrays, config: Mapping[str, Any]) -> Arrays:
+        """Return the model after the client's local steps in a round."""
+        return self._trainer.train(
+            model,
+            self.experiment.split.client(client),
+            lr=float(config[LR]),
+            seed=(self.config.seed, client, int(config["server-round"])),
+            steps=self.config.local_steps,
+            batch=self.config.batch_size,
+        ).parameters
+
+    def examples(self, client: int) -> int:
+        """Return how many samples a client holds."""
+        return int(self.experiment.split.sizes[client])
+
+    def store(self, client: int, config: Mapping[str, Any]) -> Store:
+        """Return where a client's state is kept."""
+        directory = str(config[STATES])
+        if self._states is None or self._states[0] != directory:
+            states = ClientStates(Path(directory), self._layout)
+            self._states = (directory, states)
+        return self._states[1].client(client)
+
+    def participant(self, client: int, config: Mapping[str, Any]) -> Participant:
+        """Return a client's side of the protocol."""
+        return Participant(self.store(client, config), self.experiment.weighting(client))
+
+    def evaluate(self, model: Arrays, part: str, start: int, stop: int) -> SampleResults:
+        """Evaluate the samples `start` to `stop` of the training or the test set."""
+        return self._evaluator.samples(model, getattr(self.experiment.arrays, part), start, stop)
+
+    def weighted_mean(
+        self, clients: list[int], model: Arrays, config: Mapping[str, Any]
+    ) -> tuple[Arrays, int]:
+        """Return the example-weighted mean of the trained models, and the examples behind it."""
+        total = {name: np.zeros(value.shape, np.float64) for name, value in model.items()}
+        examples = 0
+        for client in clients:
+            size = self.examples(client)
+            if size == 0:
+                continue
+            for name, value in self.train(client, model, config).items():
+                total[name] += size * value.astype(np.float64)
+            examples += size
+        if examples == 0:
+            return model, 0
+        return {
+            name: (value / examples).astype(model[name].dtype) for name, value in total.items()
+        }, examples
+
+
+@lru_cache(maxsize=1)
+def worker_for(config: RunConfig) -> Worker:
+    """Return the resident worker of this process for a run."""
+    return Worker(config)

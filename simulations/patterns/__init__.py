@@ -1,0 +1,1 @@
+"""The participation patterns of the command line."""

@@ -1,0 +1,191 @@
+"""A run is a directory.
+
+``config.toml``
+    All keys of the run config but ``run-dir`` and ``resume``: enough to repeat the run, also by
+    ``flwr run . -c config.toml``.
+``metrics.jsonl``
+    One JSON object per evaluation, in the order of rounds: ``round`` (how many are done),
+    ``train_loss``, ``train_accuracy``, ``test_loss``, ``test_accuracy`` (over the whole sets),
+    ``train_class_accuracy``, ``test_class_accuracy`` (lists by class), ``participants`` (mean
+    number per round since the last object), ``counted`` (of these, those in the sum),
+    ``round_seconds`` (median time of a round since the last object, evaluation left out),
+    ``seconds`` (of training and evaluation so far, over all attempts). What is not a finite number
+    is null.
+``participation.npz``
+    ``probability`` [N] (``p_n``), ``class_shares`` [N, C], ``sizes`` [N] (samples), ``counted``
+    [N] (rounds in which a client was in the sum), ``participated`` [N]; the path itself is a
+    function of the config (`open_experiment(config).process.active(t)`).
+    For FedAU also ``weight`` [N] (ω after the last round), ``tracked`` [k] (numbers of some
+    clients: of the largest, median and smallest ``p_n``), ``tracked_weights`` [rounds, k] and
+    ``mean_weight`` [rounds]: ω as it was used in each round.
+``clients.npz``
+    At the end: ``loss``, ``train_accuracy``, ``test_accuracy`` [N] of the final model per client.
+``times.npz``
+    Seconds of every round of the last attempt up to its last checkpoint, by phase: ``configure``,
+    ``exchange`` (sending, training, receiving), ``aggregate``, ``record``, ``evaluate``,
+    ``checkpoint`` (the one before the round); and ``resident``, the most bytes of memory that the
+    server's process has had.
+``outcome.json``
+    ``status`` (``running``, ``finished``, ``stopped``, ``diverged``, ``failed``), ``round`` and
+    ``sentence``, which says it to the user. ``progress.json`` is its like while the run goes on.
+``checkpoint.npz``, ``states/``
+    What ``resume`` needs; see `simulations.runs.checkpoint` and `simulations.nodes.client_states`.
+``log.txt``
+    What the run logged. A file ``stop`` that anyone creates ends the run after the running round.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import tomli
+import tomli_w
+
+from simulations.config import RUNS, ConfigError, RunConfig
+
+_NOT_SAVED = ("run-dir", "resume")
+
+
+class RunDirectory:
+    """The files of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config_file = path / "config.toml"
+        self.metrics_file = path / "metrics.jsonl"
+        self.participation_file = path / "participation.npz"
+        self.clients_file = path / "clients.npz"
+        self.times_file = path / "times.npz"
+        self.outcome_file = path / "outcome.json"
+        self.progress_file = path / "progress.json"
+        self.checkpoint_file = path / "checkpoint.npz"
+        self.log_file = path / "log.txt"
+        self.stop_file = path / "stop"
+        self.pause_file = path / "pause"
+        self.paused_file = path / "paused"
+        self.states = path / "states"
+
+    @classmethod
+    def open(cls, config: RunConfig) -> RunDirectory:
+        """Open the directory of a run for writing, a new one or one to resume."""
+        if config.run_dir:
+            run = cls(Path(config.run_dir).expanduser())
+        else:
+            name = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
+            run = cls(RUNS.expanduser() / f"{name}-{config.method}-{os.getpid()}")
+        if config.resume:
+            config.same_training(run.config())
+            if not run.checkpoint_file.is_file():
+                raise ConfigError(
+                    f"run-dir is {str(run.path)!r}, but must hold a checkpoint to be resumed."
+                )
+        elif run.config_file.exists():
+            raise ConfigError(
+                f"run-dir is {str(run.path)!r}, but must not hold a run yet: resume that one, or "
+                "choose another directory."
+            )
+        values = {key: value for key, value in config.to_dict().items() if key not in _NOT_SAVED}
+        try:
+            run.path.mkdir(parents=True, exist_ok=True)
+            run.paused_file.unlink(missing_ok=True)
+            write_atomically(run.config_file, lambda file: tomli_w.dump(values, file))
+        except OSError as error:
+            raise ConfigError(
+                f"run-dir is {str(run.path)!r}, but must be a directory that can be written to "
+                f"({error.strerror or error})."
+            ) from None
+        return run
+
+    def config(self) -> RunConfig:
+        """Return the settings of the run that is here."""
+        try:
+            values = tomli.loads(self.config_file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise ConfigError(
+                f"run-dir is {str(self.path)!r}, but must be the directory of a run, with a "
+                "config.toml."
+            ) from None
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{self.config_file} cannot be read: {error}.") from None
+        return RunConfig.parse(values)
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Return all reports so far."""
+        if not self.metrics_file.exists():
+            return []
+        lines = self.metrics_file.read_text(encoding="utf-8").splitlines()
+        return [json.loads(line) for line in lines if line.endswith("}")]
+
+    def report(self, metrics: Mapping[str, Any]) -> None:
+        """Add a report."""
+        with self.metrics_file.open("a", encoding="utf-8") as file:
+            file.write(to_json(metrics) + "\n")
+
+    def forget_reports_after(self, server_round: int) -> None:
+        """Drop the reports of rounds that a resumed run will run again."""
+        kept = [entry for entry in self.metrics() if entry["round"] <= server_round]
+        text = "".join(to_json(entry) + "\n" for entry in kept).encode()
+        write_atomically(self.metrics_file, lambda file: file.write(text))
+
+    def finish(self, status: str, server_round: int, sentence: str) -> None:
+        """Say how the run ended."""
+        outcome = {"status": status, "round": server_round, "sentence": sentence}
+        text = to_json(outcome).encode()
+        write_atomically(self.outcome_file, lambda file: file.write(text))
+
+    def outcome(self) -> dict[str, Any]:
+        """Return how the run ended, or how it is going on."""
+        return _read_json(self.outcome_file) or {"status": "none", "round": 0, "sentence": ""}
+
+    def progress(self) -> dict[str, Any] | None:
+        """Return how far a running run is."""
+        return _read_json(self.progress_file)
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, json.JSONDecodeError):
+        return None
+
+
+def to_json(values: Mapping[str, Any]) -> str:
+    """Return values as one line of JSON, null for what is not a finite number."""
+    return json.dumps({key: _plain(value) for key, value in values.items()}, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def write_atomically(
+    path: Path, write: Callable[[IO[bytes]], object], *, durable: bool = False
+) -> None:
+    """Replace a file at once: nobody ever sees a part of it, also if the disk is full."""
+    partial = path.with_name(f".{path.name}-{os.getpid()}")
+    try:
+        with partial.open("wb") as file:
+            write(file)
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def save_arrays(path: Path, arrays: Mapping[str, Any], *, durable: bool = False) -> None:
+    """Write arrays into an .npz file at once."""
+    write_atomically(path, lambda file: np.savez(file, **arrays), durable=durable)

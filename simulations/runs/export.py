@@ -1,0 +1,45 @@
+"""Copies of runs to keep: results without checkpoints, logs and the paths of a machine."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from simulations.config import ConfigError
+from simulations.report.runs import Run
+from simulations.runs.directory import RunDirectory, write_atomically
+
+
+def keep(runs: Iterable[Run], directory: Path, out: Path) -> list[Path]:
+    """Copy the runs below `directory` that have ended to the same places below `out`.
+
+    Returns where the copies are. What was copied there before is replaced.
+    """
+    copies = [
+        _copy(run, out / run.directory.path.relative_to(directory))
+        for run in runs
+        if run.reached is None
+    ]
+    if not copies:
+        raise ConfigError(f"DIR is {str(directory)!r}, but must hold at least one run that ended.")
+    return copies
+
+
+def _copy(run: Run, target: Path) -> Path:
+    source, copy = run.directory, RunDirectory(target)
+    if target == source.path:
+        raise ConfigError(f"OUT is {str(target)!r}, but must be another place than the run's.")
+    copy.config_file.unlink(missing_ok=True)
+    RunDirectory.open(replace(run.summary.config, data_dir="", run_dir=str(target)))
+    shutil.copyfile(source.metrics_file, copy.metrics_file)
+    shutil.copyfile(source.outcome_file, copy.outcome_file)
+    for file in (source.participation_file, source.clients_file):
+        if file.exists():
+            with np.load(file) as arrays:
+                values = {name: arrays[name] for name in arrays.files}
+            write_atomically(target / file.name, lambda f, v=values: np.savez_compressed(f, **v))
+    return target

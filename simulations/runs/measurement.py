@@ -1,0 +1,116 @@
+"""Evaluation on the nodes, each with a share of the samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
+from flwr.serverapp import Grid
+from numpy.typing import NDArray
+
+from simulations.nodes.evaluator import Evaluation, SampleResults
+from simulations.runs.failures import check_replies
+from simulations.tasks.spec import DatasetSpec
+
+
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """Loss and accuracy on the whole training and test set.
+
+    ``samples`` has the training samples one by one, if they were asked for.
+    """
+
+    train: Evaluation
+    test: Evaluation
+    samples: SampleResults | None = None
+
+    @property
+    def finite(self) -> bool:
+        """Whether both losses are finite."""
+        return bool(np.isfinite([self.train.loss, self.test.loss]).all())
+
+    def metrics(self) -> dict[str, Any]:
+        """Return what a report says about the model."""
+        values: dict[str, Any] = {}
+        for part, result in (("train", self.train), ("test", self.test)):
+            values[f"{part}_loss"] = result.loss
+            values[f"{part}_accuracy"] = result.accuracy
+            values[f"{part}_class_accuracy"] = result.class_accuracy
+        return values
+
+
+def measure(
+    grid: Grid,
+    spec: DatasetSpec,
+    arrays: ArrayRecord,
+    *,
+    timeout: float,
+    samples: bool = False,
+    shards: int | None = None,
+) -> Measurement:
+    """Evaluate a model on the nodes of `grid`, in parallel and on all samples of both sets.
+
+    Parameters
+    ----------
+    samples : bool
+        Also return the results of all training samples.
+    shards : int | None
+        The number of nodes that do it, if not all.
+    """
+    nodes = list(grid.get_node_ids())[:shards]
+    train, test = (_cuts(spec.count(part), len(nodes)) for part in ("train", "test"))
+    messages = [
+        Message(
+            RecordDict(
+                {
+                    "arrays": arrays,
+                    "config": ConfigRecord(
+                        {
+                            "train": [train[shard], train[shard + 1]],
+                            "test": [test[shard], test[shard + 1]],
+                            "samples": samples,
+                        }
+                    ),
+                }
+            ),
+            node,
+            MessageType.EVALUATE,
+            ttl=timeout,
+        )
+        for shard, node in enumerate(nodes)
+    ]
+    replies = list(grid.send_and_receive(messages, timeout=timeout))
+    check_replies(replies, expected=len(nodes))
+    shards = {reply.metadata.src_node_id: reply.content for reply in replies}
+    contents = [shards[node] for node in nodes]
+    return Measurement(
+        train=_total(contents, "train"),
+        test=_total(contents, "test"),
+        samples=_samples(contents) if samples else None,
+    )
+
+
+def _cuts(count: int, shards: int) -> list[int]:
+    return [count * shard // shards for shard in range(shards + 1)]
+
+
+def _total(contents: list[RecordDict], part: str) -> Evaluation:
+    parts = [
+        Evaluation(
+            float(content[part]["loss"]),
+            np.array(content[part]["correct"]),
+            np.array(content[part]["counts"]),
+        )
+        for content in contents
+    ]
+    return sum(parts[1:], parts[0])
+
+
+def _samples(contents: list[RecordDict]) -> SampleResults:
+    def joined(key: str) -> NDArray:
+        return np.concatenate([content["samples"][key].numpy() for content in contents])
+
+    losses = joined("0")
+    return SampleResults(np.empty(0, np.int64), losses, joined("1"))

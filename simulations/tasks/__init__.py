@@ -1,0 +1,1 @@
+"""Data sets with their models."""

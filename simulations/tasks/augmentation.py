@@ -1,0 +1,147 @@
+"""Normalisation and random changes of training images, on whole batches of tensors.
+
+Crops and flips come after normalisation, so that what is padded is zero there; CIFAR-100's changes
+of sharpness and colour come before it, on bytes. All draws come from one CPU generator, whatever
+the device of the images.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from simulations.tasks.spec import IMAGE_SHAPE, Augmentation, DatasetSpec
+
+_SHARPNESS = 2.0
+_BRIGHTNESS = 0.05
+_HUE = 0.05
+_POSTERIZE_BITS = 2
+
+
+class Normalisation:
+    """Maps bytes ``[n, 32, 32, 3]`` to ``(pixel / 255 - mean) / std``, ``[n, 3, 32, 32]``.
+
+    The result is in ``channels_last`` layout, which is that of the bytes.
+    """
+
+    def __init__(self, spec: DatasetSpec, device: torch.device) -> None:
+        mean = torch.tensor(spec.mean, dtype=torch.float64)
+        std = torch.tensor(spec.std, dtype=torch.float64)
+        self._dtype = torch.get_default_dtype()
+        # A line of pixels at a time: broadcasting over three channels alone is four times slower.
+        self._scale = (1 / (255 * std)).repeat(IMAGE_SHAPE[1]).to(device, self._dtype)
+        self._shift = (-mean / std).repeat(IMAGE_SHAPE[1]).to(device, self._dtype)
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Normalise a batch."""
+        lines = images.to(self._dtype).reshape(-1, len(self._scale))
+        return lines.mul_(self._scale).add_(self._shift).view(images.shape).permute(0, 3, 1, 2)
+
+
+def augment(
+    images: Tensor,
+    spec: DatasetSpec,
+    normalise: Normalisation,
+    generator: torch.Generator,
+    *,
+    share: int = 1,
+) -> Tensor:
+    """Return normalised, randomly changed training images ``[n, 3, 32, 32]``.
+
+    Parameters
+    ----------
+    images : Tensor
+        Bytes ``[n, 32, 32, 3]``.
+    share : int
+        How many consecutive images share one crop and flip: 1 draws per image, the mini-batch size
+        per mini-batch.
+    """
+    recipe = spec.augmentation
+    if recipe.colour:
+        images = _change_colours(images.permute(0, 3, 1, 2), generator).permute(0, 2, 3, 1)
+    batch = normalise(images)
+    if recipe.crop_padding or recipe.flip:
+        batch = _crop_and_flip(batch, recipe, share, generator)
+    return batch
+
+
+def _draws(n: int, share: int, generator: torch.Generator, device: torch.device) -> Tensor:
+    """Return n numbers uniform in [0, 1), the same one for ``share`` in a row."""
+    groups = -(-n // share)
+    return torch.rand(groups, generator=generator).repeat_interleave(share)[:n].to(device)
+
+
+def _crop_and_flip(
+    batch: Tensor, recipe: Augmentation, share: int, generator: torch.Generator
+) -> Tensor:
+    """Cut a window of the images' own size out of each zero-padded image; mirror half of them.
+
+    Both are one selection of pixels, which is faster than a flip of all images and a choice.
+    """
+    n, channels, height, width = batch.shape
+    device, padding = batch.device, recipe.crop_padding
+    down, right = (
+        (_draws(n, share, generator, device) * (2 * padding + 1)).long() for _ in range(2)
+    )
+    columns = torch.arange(width, device=device).expand(n, width)
+    if recipe.flip:
+        mirrored = _draws(n, share, generator, device) < 0.5
+        columns = torch.where(mirrored[:, None], width - 1 - columns, columns)
+    columns = columns + right[:, None]
+    rows = down[:, None] + torch.arange(height, device=device)
+    rows += torch.arange(n, device=device)[:, None] * (height + 2 * padding)
+    chosen = (rows * (width + 2 * padding))[:, :, None] + columns[:, None, :]
+    padded = functional.pad(batch.permute(0, 2, 3, 1), (0, 0, *(padding,) * 4))
+    pixels = padded.reshape(-1, channels).index_select(0, chosen.view(-1))
+    return pixels.view(n, height, width, channels).permute(0, 3, 1, 2)
+
+
+def _change_colours(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Apply CIFAR-100's sharpness, colour jitter, posterize and equalize, drawn per image."""
+    from simulations.tasks.vision import transforms  # noqa: PLC0415 -- slow, only CIFAR-100 needs it
+
+    n = len(images)
+
+    def draw() -> Tensor:
+        return _draws(n, 1, generator, images.device)
+
+    def apply_to(chosen: Tensor, change: Callable[..., Tensor], *options: float) -> None:
+        if chosen.any():
+            images[chosen] = change(images[chosen], *options)
+
+    images = images.clone(memory_format=torch.contiguous_format)
+    apply_to(draw() < 0.5, transforms.adjust_sharpness, _SHARPNESS)
+    # Brightness and hue come in random order, as in torchvision's own colour jitter.
+    brightness = 1 + _BRIGHTNESS * (2 * draw() - 1)
+    hue = _HUE * (2 * draw() - 1)
+    first = draw() < 0.5
+    images = adjust_brightness(images, torch.where(first, brightness, 1.0))
+    images = adjust_hue(images, hue)
+    images = adjust_brightness(images, torch.where(first, 1.0, brightness))
+    apply_to(draw() < 0.5, transforms.posterize, _POSTERIZE_BITS)
+    apply_to(draw() < 0.5, transforms.equalize)
+    return images
+
+
+def adjust_brightness(images: Tensor, factors: Tensor) -> Tensor:
+    """Multiply each image of bytes by its own factor (torchvision's takes one for all)."""
+    return images.mul(factors.view(-1, 1, 1, 1)).clamp_(0, 255).to(torch.uint8)
+
+
+def adjust_hue(images: Tensor, turns: Tensor) -> Tensor:
+    """Turn each image's hues by its own fraction of the circle (torchvision's takes one for all).
+
+    With value v and chroma d = v - min, channel k of the result is
+    ``v - d·max(0, min(m, 4 - m, 1))``, ``m = (k + 6·hue) mod 6``, k = 5, 3, 1 for R, G, B.
+    """
+    pixels = images.float().div_(255)
+    value, brightest = pixels.max(1, keepdim=True)
+    chroma = value - pixels.amin(1, keepdim=True)
+    # Hue in sixths of the circle: 2·brightest + (next channel - the one after) / chroma.
+    ahead = pixels.gather(1, (brightest + 1) % 3) - pixels.gather(1, (brightest + 2) % 3)
+    hue = 2 * brightest + ahead / torch.where(chroma > 0, chroma, 1.0)
+    hue += 6 * turns.view(-1, 1, 1, 1)
+    m = (torch.tensor([5.0, 3.0, 1.0], device=images.device).view(1, 3, 1, 1) + hue) % 6
+    turned = value - chroma * torch.minimum(m, 4 - m).clamp_(0, 1)
+    return turned.mul_(255 + 1 - 1e-3).to(torch.uint8)  # torchvision's rounding to bytes

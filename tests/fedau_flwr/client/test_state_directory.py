@@ -1,0 +1,171 @@
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from flwr.app import Context, RecordDict
+
+from fedau_flwr import WeightState
+from fedau_flwr.client.state_directory import StateDirectory, describe
+from fedau_flwr.client.store import ContextStore, Version
+from fedau_flwr.wire.requests import Refusal
+
+
+def versions():
+    return [
+        Version(4, 1, 11, WeightState(3, 1, 1, 2.0)),
+        Version(
+            7,
+            2,
+            11,
+            WeightState(6, 2, 2, 2.0),
+            memory={"a/b": np.arange(6, dtype=np.float32).reshape(2, 3), "c": np.float64(0.5)},
+            sent={"a/b": np.ones((2, 3), np.float32), "c": np.float64(1.5)},
+        ),
+    ]
+
+
+def assert_same(left, right):
+    assert [(v.round, v.attempt, v.client, v.state) for v in left] == [
+        (v.round, v.attempt, v.client, v.state) for v in right
+    ]
+    for one, other in zip(left, right, strict=True):
+        assert one.arrays().keys() == other.arrays().keys()
+        for kind, values in one.arrays().items():
+            assert values.keys() == other.arrays()[kind].keys()
+            for name, value in values.items():
+                np.testing.assert_array_equal(value, other.arrays()[kind][name])
+
+
+@pytest.fixture(params=["directory", "context"])
+def store(request, tmp_path):
+    if request.param == "directory":
+        return StateDirectory(tmp_path, "client-3")
+    return ContextStore(Context(1, 2, {}, RecordDict(), {}))
+
+
+def test_what_is_saved_is_loaded(store):
+    with store.locked("t1"):
+        assert store.load("t1") == []
+        store.save("t1", versions())
+        assert_same(store.load("t1"), versions())
+        store.save("t1", versions()[:1])
+        assert_same(store.load("t1"), versions()[:1])
+
+
+def test_trainings_do_not_mix(store):
+    with store.locked("t1"):
+        store.save("t1", versions())
+    with store.locked("t2"):
+        assert store.load("t2") == []
+
+
+def test_files_of_dropped_versions_are_removed(tmp_path):
+    store = StateDirectory(tmp_path, "client-3")
+    with store.locked("t1"):
+        store.save("t1", versions())
+        store.save("t1", versions()[:1])
+    assert sorted(os.listdir(store.folder("t1"))) == ["lock", "state.json"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda p: p.write_text(p.read_text()[: len(p.read_text()) // 2]), "content is"),
+        (lambda p: p.write_text(p.read_text().replace('"version": 1', '"version": 9')), "version"),
+        (lambda p: p.write_text("[]"), "version is []"),
+        (lambda p: p.write_bytes(b"\xff\xfe"), "can't decode"),
+        (lambda p: p.write_text(p.read_text().replace('"round": 3', '"round": 2')), "state.round"),
+        (lambda p: (p.parent / "memory-7-2.npz").unlink(), "memory-7-2.npz"),
+        (lambda p: (p.parent / "memory-7-2.npz").write_bytes(b"PK\x03\x04cut"), "memory-7-2.npz"),
+    ],
+)
+def test_an_unreadable_state_is_set_aside_and_never_overwritten(tmp_path, caplog, damage, reason):
+    store = StateDirectory(tmp_path, "client-3")
+    folder = store.folder("t1")
+    with store.locked("t1"):
+        store.save("t1", versions())
+        damage(folder / "state.json")
+        damaged = (folder / "state.json").read_bytes()
+        assert store.load("t1") == []
+        assert reason in caplog.text
+        store.save("t1", versions())
+        damage(folder / "state.json")
+        assert store.load("t1") == []
+    assert (folder / "unreadable-1" / "state.json").read_bytes() == damaged
+    assert (folder / "unreadable-2" / "state.json").exists()
+
+
+def test_a_write_that_dies_half_way_leaves_the_old_state(tmp_path, monkeypatch):
+    store = StateDirectory(tmp_path, "client-3")
+    with store.locked("t1"):
+        store.save("t1", versions()[:1])
+
+        def full(*_):
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(Refusal, match=r"could not be written \(No space left on device\)"):
+            store.save("t1", versions())
+        assert_same(store.load("t1"), versions()[:1])
+
+
+def test_two_processes_cannot_hold_the_same_state(tmp_path):
+    store = StateDirectory(tmp_path, "client-3")
+    attempt = (
+        "import sys\n"
+        "from fedau_flwr.client.state_directory import StateDirectory\n"
+        "with StateDirectory(sys.argv[1], 'client-3').locked('t1'): print('held')\n"
+    )
+    command = [sys.executable, "-c", attempt, str(tmp_path)]
+    with store.locked("t1"):
+        refused = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert "is in use by another process" in refused.stderr
+        with StateDirectory(tmp_path, "client-4").locked("t1"):
+            pass
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "held\n"
+
+
+def test_a_directory_that_cannot_be_made_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(Refusal, match=r"fedau-state-dir is .* but must be a directory"),
+        StateDirectory(tmp_path / "file", "client-3").locked("t1"),
+    ):
+        pass
+
+
+def test_plain_words(tmp_path):
+    store = StateDirectory(tmp_path, "client-3")
+    with store.locked("t1"):
+        store.save("t1", versions())
+    (tmp_path / "t1" / "client-9").mkdir()
+    (tmp_path / "t1" / "client-9" / "state.json").write_text(json.dumps({"version": 3}))
+    assert list(describe(tmp_path)) == [
+        "training t1, client client-3: last sent for round 4 (attempt 1), with weight 2 from 1 "
+        "closed intervals and 1 rounds since the last.",
+        "training t1, client client-3: last sent for round 7 (attempt 2), with weight 2 from 2 "
+        "closed intervals and 2 rounds since the last, holding what it sent before.",
+        "training t1, client client-9: unreadable. FedAU state: version is 3, but must be 1.",
+    ]
+
+
+def test_vectors_that_a_dead_process_left_are_not_taken_for_what_was_sent(tmp_path, monkeypatch):
+    store = StateDirectory(tmp_path, "client-3")
+    (*_, pending) = versions()
+    left = dataclasses.replace(pending, sent={"a/b": np.zeros((2, 3)), "c": np.float64(0)})
+    with store.locked("t1"):
+        with monkeypatch.context() as patch:
+            patch.setattr("fedau_flwr.client.state_directory.versions_to_json", _die)
+            with pytest.raises(KeyboardInterrupt):
+                store.save("t1", [left])
+        assert store.load("t1") == []
+        store.save("t1", [pending])
+        assert_same(store.load("t1"), [pending])
+
+
+def _die(*_):
+    raise KeyboardInterrupt

@@ -1,0 +1,150 @@
+import threading
+import time
+
+import numpy as np
+import pytest
+from flwr.app import ConfigRecord
+
+from fedau_flwr import FedAU
+from fedau_flwr.server.deadlines import PunctualGrid, punctual, send_and_receive
+from tests.fedau_flwr.federation import Federation, record, towards, training_app, values
+
+
+class Slow(Federation):
+    """Replies of `late` nodes come at the second look; those of `stuck` nodes block the look."""
+
+    def __init__(self, clients):
+        super().__init__(training_app(towards(np.arange(float(clients)))), clients)
+        self.late, self.stuck = set(), set()
+        self.looks = {}
+        self.release = threading.Event()
+        self.senders = {}
+
+    def push_messages(self, messages):
+        messages = list(messages)
+        ids = list(super().push_messages(messages))
+        self.senders |= {
+            i: self.number(m.metadata.dst_node_id) for i, m in zip(ids, messages, strict=True)
+        }
+        return ids
+
+    def pull_messages(self, message_ids):
+        (message_id,) = message_ids
+        self.looks[message_id] = self.looks.get(message_id, 0) + 1
+        sender = self.senders[message_id]
+        if sender in self.stuck:
+            self.release.wait(30)
+        if sender in self.late and self.looks[message_id] == 1:
+            return []
+        return super().pull_messages([message_id])
+
+
+@pytest.fixture
+def grid():
+    slow = Slow(4)
+    yield slow
+    slow.release.set()
+
+
+def messages(grid):
+    return FedAU(4).configure_train(1, record(x=np.zeros(1)), ConfigRecord(), grid)
+
+
+def senders(grid, replies):
+    return sorted(grid.number(reply.metadata.src_node_id) for reply in replies)
+
+
+def test_returns_as_soon_as_all_are_there(grid):
+    grid.late = {2}
+    assert senders(grid, send_and_receive(grid, messages(grid), 60)) == [0, 1, 2, 3]
+
+
+def test_a_reply_that_blocks_costs_the_others_nothing(grid):
+    grid.stuck, grid.late = {1}, {3}
+    began = time.monotonic()
+    replies = send_and_receive(grid, messages(grid), 1.0)
+    assert senders(grid, replies) == [0, 2, 3]
+    assert time.monotonic() - began < 15  # and not the 30 that the grid would take
+
+
+def test_no_message_no_wait(grid):
+    assert send_and_receive(grid, [], None) == []
+
+
+def test_errors_of_the_grid_are_raised(grid):
+    def broken(message_ids):
+        raise ConnectionError("the SuperLink is gone")
+
+    asked = messages(grid)
+    grid.pull_messages = broken
+    with pytest.raises(ConnectionError, match="the SuperLink is gone"):
+        send_and_receive(grid, asked, 5)
+
+
+@pytest.mark.parametrize("error", [ValueError("no JSON\nat all"), KeyError("data")])
+def test_a_reply_that_cannot_be_read_is_left_out(grid, caplog, error):
+    asked, pull = messages(grid), grid.pull_messages
+
+    def unreadable(message_ids):
+        if grid.senders[message_ids[0]] == 2:
+            raise error
+        return pull(message_ids)
+
+    grid.pull_messages = unreadable
+    assert senders(grid, send_and_receive(grid, asked, 60)) == [0, 1, 3]
+    (said,) = caplog.messages
+    node = asked[2].metadata.dst_node_id
+    assert said.startswith(f"Rejected the reply of node {node}: it cannot be read (")
+    assert "\n" not in said
+
+
+def test_a_reply_in_the_name_of_another_node_is_left_out(grid, caplog):
+    asked, pull = messages(grid), grid.pull_messages
+
+    def forged(message_ids):
+        replies = list(pull(message_ids))
+        if grid.senders[message_ids[0]] == 3:
+            for reply in replies:
+                vars(reply.metadata)["_src_node_id"] = asked[1].metadata.dst_node_id
+        return replies
+
+    grid.pull_messages = forged
+    assert senders(grid, send_and_receive(grid, asked, 60)) == [0, 1, 2]
+    node = asked[3].metadata.dst_node_id
+    assert caplog.messages == [f"Rejected the reply of node {node}: it is in the name of another."]
+
+
+def test_flowers_loop_keeps_its_deadline(grid):
+    grid.stuck = {0}
+    strategy = FedAU(num_clients=4)
+    result = strategy.start(PunctualGrid(grid), record(x=np.zeros(1)), num_rounds=1, timeout=1.0)
+    assert values(result.arrays)["x"] == pytest.approx(0.1 * (1 + 2 + 3) / 4)
+    assert sorted(strategy.ledger.counted.values()) == [0, 1, 1, 1]
+
+
+def test_everything_else_is_the_grids(grid):
+    wrapped = PunctualGrid(grid)
+    assert list(wrapped.get_node_ids()) == list(grid.get_node_ids())
+    assert wrapped.run is grid.run
+
+
+def test_only_flowers_grid_of_a_deployment_is_wrapped(grid):
+    from flwr.superlink.grid import HttpGrid
+
+    assert isinstance(punctual(HttpGrid(token="t")), PunctualGrid)
+    assert punctual(grid) is grid
+
+
+def test_lost_replies_under_flowers_loop_keep_nobody_waiting():
+    from fedau_flwr import AvailabilityGrid, Bernoulli, answer_identity
+
+    app = training_app(towards(np.zeros(3)))
+    app.query()(answer_identity)
+    available = AvailabilityGrid(Federation(app, 3), Bernoulli(np.ones(3), seed=1), loss=1.0)
+    began = time.monotonic()
+    strategy = FedAU(num_clients=3)
+    strategy.start(
+        available, record(x=np.ones(1)), num_rounds=2, evaluate_fn=available.following(), timeout=60
+    )
+    assert time.monotonic() - began < 30
+    assert set(strategy.ledger.counted.values()) == {0}

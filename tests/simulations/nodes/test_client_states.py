@@ -1,0 +1,111 @@
+"""The store of all clients against a store that simply keeps every version."""
+
+import tempfile
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from fedau_flwr import FedAUWeighting
+from fedau_flwr.client.participant import Participant
+from fedau_flwr.client.store import Store, Version
+from fedau_flwr.server.ledger import Ledger
+from fedau_flwr.weight_state import WeightState
+from simulations.nodes.client_states import ClientStates, flush
+
+CLIENTS = 3
+SHAPES = {"a": (2, 2), "b": (3,)}
+
+
+class Everything(Store):
+    """Keeps what it is given."""
+
+    def __init__(self):
+        self.versions = []
+
+    def load(self, training):
+        return list(self.versions)
+
+    def save(self, training, versions):
+        self.versions = list(versions)
+
+
+def arrays(value):
+    return {name: np.full(shape, value, np.float32) for name, shape in SHAPES.items()}
+
+
+class SameContributions(RuleBasedStateMachine):
+    """A server that checkpoints, loses replies, dies and resumes; clients of both stores follow."""
+
+    @initialize(memory=st.booleans())
+    def start(self, memory):
+        self.memory = memory
+        self.scratch = tempfile.TemporaryDirectory()
+        self.directory = Path(self.scratch.name) / "states"
+        self.reference = [Everything() for _ in range(CLIENTS)]
+        self.ledger = Ledger(safe=0)
+        self.saved = self.ledger.state_dict()
+        self.states = self.open()
+
+    def open(self):
+        return ClientStates(self.directory, SHAPES)
+
+    @rule(asked=st.sets(st.integers(0, CLIENTS - 1)), lost=st.sets(st.integers(0, CLIENTS - 1)),
+          value=st.integers(-5, 5))  # fmt: skip
+    def round(self, asked, lost, value):
+        self.ledger.open(self.ledger.round + 1)
+        for client in sorted(asked):
+            request = self.ledger.request(client, memory=self.memory)
+            sent = [
+                Participant(store, FedAUWeighting(cutoff=4)).contribute(
+                    request, arrays(0.0), partial(arrays, value + client)
+                )
+                for store in (self.reference[client], self.states.client(client))
+            ]
+            for name, left in sent[0].items():
+                np.testing.assert_array_equal(left, sent[1][name])
+        self.ledger.count(sorted(asked - lost))
+
+    @rule()
+    def checkpoint(self):
+        flush(self.directory)
+        self.saved = self.ledger.state_dict()
+        self.ledger.safe = self.ledger.round
+
+    @rule()
+    def resume(self):
+        previous = self.ledger.attempts
+        self.ledger = Ledger()
+        self.ledger.load_state_dict(self.saved)
+        # The clock may not have moved since the last resume of a test this fast.
+        number = max(previous[-1][0] + 1, self.ledger.attempts[-1][0])
+        self.ledger.attempts[-1] = (number, self.ledger.attempts[-1][1])
+
+    @rule()
+    def another_worker(self):
+        self.states = self.open()
+
+    def teardown(self):
+        if hasattr(self, "scratch"):
+            self.scratch.cleanup()
+
+
+TestSameContributions = SameContributions.TestCase
+TestSameContributions.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+
+
+def test_files_take_up_space_only_where_something_is_written(tmp_path):
+    states = ClientStates(tmp_path, {"x": (1000,)})
+    assert states.client(99_999).load("t") == []
+    sent = {"x": np.arange(1000, dtype=np.float32)}
+    version = Version(3, 1, 99_999, WeightState(2, 0, 2), {}, sent)
+    states.client(99_999).save("t", [version])
+    (loaded,) = states.client(99_999).load("t")
+    np.testing.assert_array_equal(loaded.sent["x"], sent["x"])
+    assert (loaded.round, loaded.state) == (3, WeightState(2, 0, 2))
+    assert states.client(99_998).load("t") == []
+    assert (tmp_path / "vectors.bin").stat().st_size > 99_999 * 4 * 4000
+    assert sum(path.stat().st_blocks * 512 for path in tmp_path.iterdir()) < 100_000

@@ -1,0 +1,118 @@
+"""The grid that wakes Flower's engine, on Flower's own state and with Flower's own extractor."""
+
+import threading
+import time
+from queue import Queue
+
+import pytest
+from flwr.app import Message, RecordDict
+from flwr.common.constant import SUPERLINK_NODE_ID
+from flwr.proto.task_pb2 import Task
+from flwr.server.superlink.fleet.vce.vce_api import _register_nodes, add_messages_to_queue
+from flwr.server.superlink.linkstate import LinkStateFactory
+from flwr.server.superlink.linkstate.in_memory_linkstate import RunRecord
+from flwr.supercore.constant import FLWR_IN_MEMORY_DB_NAME, NOOP_FEDERATION_ID
+from flwr.supercore.object_store import ObjectStoreFactory
+from flwr.supercore.run import Run
+from flwr.supercore.task_identity import TaskIdentity
+from flwr.superlink.federation import NoOpFederationManager
+from flwr.superlink.grid import InMemoryGrid
+
+from fedau_flwr.testing.in_process_grid import InProcessGrid
+from simulations.runs.event_grid import PromptGrid, prompt
+
+NODES = 40
+
+
+@pytest.fixture
+def engine():
+    """Return a grid, its nodes, the messages that reach the workers, and Flower's state."""
+    factory = LinkStateFactory(
+        FLWR_IN_MEMORY_DB_NAME, NoOpFederationManager(), ObjectStoreFactory()
+    )
+    state = factory.state()
+    run = Run.create_empty(run_id=1)
+    run.federation_id, run.primary_task_id = NOOP_FEDERATION_ID, 1
+    state.run_ids[1] = RunRecord(run=run)
+    state.task_store[1] = Task(task_id=1, run_id=1)
+    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, SUPERLINK_NODE_ID, 1
+    nodes = _register_nodes(NODES, factory)
+    inner = InMemoryGrid(factory)
+    inner.set_run(run)
+    queue, stop = Queue(), threading.Event()
+    with prompt(inner) as grid:
+        assert type(grid) is PromptGrid
+        extractor = threading.Thread(target=add_messages_to_queue, args=(state, queue, nodes, stop))
+        extractor.start()
+        yield grid, list(nodes), queue, state
+    stop.set()
+    extractor.join(timeout=10)
+    assert not extractor.is_alive()
+    assert not {"get_message_ins", "store_message_res"} & vars(state).keys()
+
+
+def to(nodes):
+    return [Message(RecordDict(), node, "train") for node in nodes]
+
+
+def answer(queue, state, count, *, delay=0.0):
+    """Reply to so many messages, as the engine's workers do."""
+
+    def work():
+        for number in range(count):
+            message = queue.get(timeout=10)
+            time.sleep(delay)
+            reply = Message(RecordDict(), reply_to=message)
+            reply.metadata.__dict__["_message_id"] = f"reply-{number}-{time.monotonic_ns()}"
+            state.store_message_res(reply)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    return worker
+
+
+def test_every_message_is_answered_round_after_round(engine):
+    grid, nodes, queue, state = engine
+    for asked in (nodes[:2], nodes, nodes[5:9], [nodes[-1]]):
+        worker = answer(queue, state, len(asked))
+        replies = grid.send_and_receive(to(asked), timeout=30)
+        worker.join()
+        assert {reply.metadata.src_node_id for reply in replies} == set(asked)
+    assert state.num_message_ins() == state.num_message_res() == 0
+
+
+def test_several_messages_to_one_node_all_arrive(engine):
+    grid, nodes, queue, state = engine
+    worker = answer(queue, state, 3)
+    replies = grid.send_and_receive(to([nodes[3]] * 3), timeout=30)
+    worker.join()
+    assert len(replies) == 3
+
+
+def test_who_does_not_answer_in_time_is_left_out(engine):
+    grid, nodes, queue, state = engine
+    worker = answer(queue, state, 1)
+    start = time.monotonic()
+    replies = grid.send_and_receive(to(nodes[:2]), timeout=1.0)
+    assert 1.0 <= time.monotonic() - start < 9.0
+    worker.join()
+    assert len(replies) == 1
+
+
+def test_the_engine_does_not_wait_for_its_next_look(engine):
+    grid, nodes, queue, _ = engine
+    waits = []
+    for _ in range(9):
+        time.sleep(0.2)  # the extractor is through with its own pause and waits for us
+        start = time.monotonic()
+        grid.push_messages(to(nodes[:1]))
+        queue.get(timeout=10)
+        waits.append(time.monotonic() - start)
+    # Flower's look every 0.1 s would make 0.05 s of it.
+    assert sorted(waits)[4] < 0.03
+
+
+def test_other_grids_stay_as_they_are():
+    grid = InProcessGrid(None, 1)
+    with prompt(grid) as same:
+        assert same is grid

@@ -1,0 +1,38 @@
+"""What server and workers derive from the settings of a run."""
+
+import numpy as np
+import pytest
+
+from simulations.config import RunConfig
+from simulations.runs import experiment
+from simulations.tasks.arrays import Arrays, Part
+
+
+@pytest.fixture
+def cifar(monkeypatch):
+    """Return a function that opens CIFAR-10's split, which depends on nothing but its labels."""
+    labels = np.repeat(np.arange(10), 5_000)
+    images = np.zeros((len(labels), 1, 1, 3), np.uint8)
+    arrays = Arrays(Part(images, labels), Part(images[:1], labels[:1]))
+    monkeypatch.setattr(experiment, "open_arrays", lambda *_, **__: arrays)
+    experiment.open_experiment.cache_clear()
+    yield lambda **settings: experiment.open_experiment(RunConfig(dataset="cifar10", **settings))
+    experiment.open_experiment.cache_clear()
+
+
+def test_the_authors_draw_has_the_client_that_the_paper_shows(cifar):
+    p = cifar(draw="authors").probabilities
+    assert round(float(p[np.abs(p - 0.527).argmin()]), 3) == 0.527
+    assert np.sum(p == 0.02) == 85
+    assert p.sum() == pytest.approx(27.7, abs=0.05)
+
+
+def test_draws_differ_in_split_and_probabilities_and_repeat(cifar):
+    # In this order, since the last one that was opened stays resident.
+    authors, own, again = cifar(draw="authors"), cifar(), cifar(draw="authors")
+    assert again is not authors
+    assert not np.array_equal(own.split.indices, authors.split.indices)
+    assert not np.array_equal(own.probabilities, authors.probabilities)
+    np.testing.assert_array_equal(authors.split.indices, again.split.indices)
+    np.testing.assert_array_equal(authors.probabilities, again.probabilities)
+    assert not np.array_equal(authors.probabilities, cifar(draw="authors", seed=2).probabilities)
