@@ -7,6 +7,7 @@ from .methods.memory import MIFA, FedVARP
 from .methods.optimisers import FedAUAdagrad, FedAUAdam, FedAUAvgM, FedAUYogi
 from .privacy import AdaptiveNorm, GaussianPrivacy, PrivacyBudget
 from .secure import SecureSum, SecureSumMod
+from .server.loop import RoundLoop
 from .server.strategy import FedAU
 from .weight_state import WeightState
 from .weighting import FedAUWeighting, InverseProbabilityWeighting, UnitWeighting
@@ -30,6 +31,7 @@ __all__ = [
     "InverseProbabilityWeighting",
     "Markov",
     "PrivacyBudget",
+    "RoundLoop",
     "SecureSum",
     "SecureSumMod",
     "Trace",

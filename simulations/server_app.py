@@ -1,7 +1,7 @@
 """The ServerApp: puts the parts of a run together and lets the round loop run them.
 
 On Flower's simulation engine it runs an experiment with simulated participation, on a deployment
-it trains with the nodes that are really there (`simulations.real`).
+it trains with the nodes that are really there.
 """
 
 from __future__ import annotations
@@ -9,23 +9,27 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections.abc import Iterable
 from contextlib import ExitStack
 
 from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.serverapp import Grid, ServerApp
-from flwr.superlink.grid import HttpGrid
 
+from fedau_flwr import _flower
 from fedau_flwr.availability import AvailabilityGrid, HostGrid
+from fedau_flwr.server.callbacks import Callback
+from fedau_flwr.wire.records import encode
 from simulations.config import ConfigError, RunConfig
 from simulations.methods.strategy import build_strategy
 from simulations.nodes.resident import initial_parameters
 from simulations.patterns.builders import REAL
+from simulations.runs.deployment import run_deployment
 from simulations.runs.directory import RunDirectory
-from simulations.runs.event_grid import prompt
+from simulations.runs.event_grid import event_driven
 from simulations.runs.experiment import Experiment, open_experiment
-from simulations.runs.federation import run_federation
 from simulations.runs.log import run_log
-from simulations.runs.loop import RoundLoop
+from simulations.runs.outcome import noting_refusal
+from simulations.runs.simulation import simulation_loop
 
 log = logging.getLogger("flwr.simulations")
 
@@ -36,31 +40,33 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Run the experiment that the run config describes, or train on a real federation."""
+    """Run the experiment that the run config describes, or train on a deployment."""
     config = RunConfig.parse(context.run_config)
-    if isinstance(grid, HttpGrid) or config.pattern == REAL:
-        run_federation(grid, config)
+    if isinstance(grid, _flower.HttpGrid) or config.pattern == REAL:
+        run_deployment(grid, config)
     else:
         run_experiment(grid, config)
 
 
-def run_experiment(grid: Grid, config: RunConfig) -> RunDirectory:
-    """Run one experiment over the nodes of `grid` and return its directory."""
+def run_experiment(
+    grid: Grid, config: RunConfig, callbacks: Iterable[Callback] = ()
+) -> RunDirectory:
+    """Run one experiment over the nodes of `grid` and return its directory.
+
+    More `callbacks` than a run's own come before these.
+    """
     run = RunDirectory.open(config)
     with run_log(run.log_file), ExitStack() as engine:
-        try:
+        with noting_refusal(run):
             await_engine(grid)
             experiment = open_experiment(config)
             if notice := experiment.split.notice():
                 log.warning("%s", notice)
-            present = connect(engine.enter_context(prompt(grid)), experiment)
+            present = connect(engine.enter_context(event_driven(grid)), experiment)
             strategy = build_strategy(config, present)
-        except ValueError as error:
-            run.finish("failed", 0, str(error))
-            raise
         log.info("The results go to %s.", run.path)
-        model = initial_parameters(experiment.spec, seed=config.seed)
-        RoundLoop(experiment, present, strategy, model, run).run()
+        loop = simulation_loop(experiment, present, strategy, run, callbacks)
+        loop.run(encode(initial_parameters(experiment.spec, seed=config.seed)), config.rounds)
     return run
 
 

@@ -23,6 +23,8 @@ class RoundReport:
         Nodes that did not reply within the round.
     seconds : float
         From the first message to the end of the sum.
+    clients : tuple[int, ...]
+        Who is in the sum: client numbers where they are known, node ids elsewhere.
     """
 
     round: int
@@ -31,3 +33,4 @@ class RoundReport:
     rejected: int
     absent: int
     seconds: float
+    clients: tuple[int, ...] = ()

@@ -284,7 +284,7 @@ class FedAU(FedAvg):
         self.ledger.count(counted)
         if self.groups:
             self.groups.advance(group for group in result.groups if group in self.groups)
-        self._report(this, result, len(counted))
+        self._report(this, result, counted)
         if self.privacy is not None and result.total is not None:
             self.privacy.released(bits, len(counted))
         model = {name: value for name, value in this.model.items() if name != WITHIN}
@@ -337,14 +337,15 @@ class FedAU(FedAvg):
         divisor = self.num_clients if self.divisor == "clients" else participants
         return moved(model, total, self.server_learning_rate / divisor)
 
-    def _report(self, this: Round, result: Sum, counted: int) -> None:
+    def _report(self, this: Round, result: Sum, counted: list[int]) -> None:
         report = RoundReport(
             round=this.number,
             asked=len(self._asked),
-            counted=counted,
+            counted=len(counted),
             rejected=len(result.rejected),
             absent=len(self._asked.keys() - result.nodes - result.rejected.keys()),
             seconds=time.monotonic() - self._opened_at,
+            clients=tuple(counted),
         )
         log.info(
             "Round %d: %d counted, %d rejected, %d without reply, %.1f s",

@@ -10,8 +10,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from fedau_flwr.files import write_atomically
 from simulations.bench.row import Row
-from simulations.runs.directory import write_atomically
 
 COLUMNS = ("measured", "value", "goal", "")
 

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulations.bench.bare_loop import BareLoop
+from simulations.bench.pause import PERIOD, pause_file, paused_file
 from simulations.bench.settings import WARM_UP
 from simulations.runs.directory import RunDirectory
 from simulations.runs.failures import RunFailure
-from simulations.runs.pause import PERIOD
 
 
 class Turns:
@@ -36,7 +36,7 @@ class Turns:
 
     def __enter__(self) -> Turns:
         self._run.path.mkdir(parents=True, exist_ok=True)
-        self._run.pause_file.touch()
+        pause_file(self._run).touch()
         self._thread.start()
         return self
 
@@ -52,7 +52,7 @@ class Turns:
         return np.array([self._seconds[number] for number in sorted(self._seconds)][WARM_UP:])
 
     def _take_turns(self) -> None:
-        paused = self._run.paused_file
+        paused = paused_file(self._run)
         while not self._over.is_set():
             if not paused.exists():
                 time.sleep(PERIOD)
@@ -64,5 +64,5 @@ class Turns:
                 self._failure = failure
                 paused.unlink()
                 return
-            self._run.pause_file.touch()
+            pause_file(self._run).touch()
             paused.unlink()

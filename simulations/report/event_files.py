@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from fedau_flwr.server.callbacks.tensorboard import ScalarWriter
 from simulations.config import ConfigError
 from simulations.runs.directory import RunDirectory
 from simulations.runs.summary import SHOWN_CLASSES
@@ -35,7 +36,7 @@ class EventFiles:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._written: list[int] = []
-        self._writer: Any = None
+        self._writer: ScalarWriter | None = None
 
     def __enter__(self) -> EventFiles:
         return self
@@ -53,10 +54,10 @@ class EventFiles:
             self._start_over()
         if len(rounds) == len(self._written):
             return
-        if self._writer is None:
-            self._open()
+        self._writer = self._writer or self._open()
+        classes = run.config().spec.classes
         for entry in metrics[len(self._written) :]:
-            self._write(entry, run.config().spec.classes)
+            self._writer.add(entry["round"], _scalars(entry, classes))
         self._writer.flush()
         self._written = rounds
 
@@ -66,18 +67,15 @@ class EventFiles:
             self._writer.close()
         self._writer, self._written = None, []
 
-    def _open(self) -> None:
-        from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 -- takes seconds
-
+    def _open(self) -> ScalarWriter:
         for old in self._path.glob("events.out.tfevents.*"):
             old.unlink()
-        self._writer = SummaryWriter(str(self._path))
+        return ScalarWriter(self._path)
 
-    def _write(self, entry: dict[str, Any], classes: tuple[str, ...]) -> None:
-        values = {tag: entry.get(key) for key, tag in _TAGS.items()}
-        if len(classes) <= SHOWN_CLASSES:
-            by_class = zip(classes, entry["test_class_accuracy"], strict=True)
-            values |= {f"test accuracy by class/{name}": value for name, value in by_class}
-        for tag, value in values.items():
-            if value is not None:
-                self._writer.add_scalar(tag, value, entry["round"])
+
+def _scalars(entry: dict[str, Any], classes: tuple[str, ...]) -> dict[str, Any]:
+    values = {tag: entry.get(key) for key, tag in _TAGS.items()}
+    if len(classes) <= SHOWN_CLASSES:
+        by_class = zip(classes, entry["test_class_accuracy"], strict=True)
+        values |= {f"test accuracy by class/{name}": value for name, value in by_class}
+    return values

@@ -10,7 +10,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from simulations.runs.directory import write_atomically
+from fedau_flwr.files import write_atomically
 
 FORMATS = ("png", "svg")
 

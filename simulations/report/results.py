@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from fedau_flwr.files import write_atomically
 from simulations.config import LAST_ROUNDS
 from simulations.report.paper import Published, published, shortened
 from simulations.report.runs import Panel, Run, grouped, panels
 from simulations.report.setting import Setting, display_name, display_value, varying
 from simulations.report.table import Cell, Spread, Table
-from simulations.runs.directory import write_atomically
 from simulations.runs.summary import SHOWN_CLASSES
 
 SPREADS = ("loss", "train_accuracy", "test_accuracy")

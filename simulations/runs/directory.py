@@ -29,7 +29,8 @@
     ``status`` (``running``, ``finished``, ``stopped``, ``diverged``, ``failed``), ``round`` and
     ``sentence``, which says it to the user. ``progress.json`` is its like while the run goes on.
 ``checkpoint.npz``, ``states/``
-    What ``resume`` needs; see `simulations.runs.checkpoint` and `simulations.nodes.client_states`.
+    What ``resume`` needs; see `fedau_flwr.server.callbacks.checkpoints` and
+    `simulations.nodes.client_states`.
 ``log.txt``
     What the run logged. A file ``stop`` that anyone creates ends the run after the running round.
 """
@@ -37,17 +38,23 @@
 from __future__ import annotations
 
 import json
-import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-import numpy as np
 import tomli
 import tomli_w
 
+from fedau_flwr.files import (
+    append_json_line,
+    drop_rounds_after,
+    read_json_lines,
+    save_text,
+    to_json,
+    write_atomically,
+)
 from simulations.config import RUNS, ConfigError, RunConfig
 
 _NOT_SAVED = ("run-dir", "resume")
@@ -68,8 +75,6 @@ class RunDirectory:
         self.checkpoint_file = path / "checkpoint.npz"
         self.log_file = path / "log.txt"
         self.stop_file = path / "stop"
-        self.pause_file = path / "pause"
-        self.paused_file = path / "paused"
         self.states = path / "states"
 
     @classmethod
@@ -94,7 +99,6 @@ class RunDirectory:
         values = {key: value for key, value in config.to_dict().items() if key not in _NOT_SAVED}
         try:
             run.path.mkdir(parents=True, exist_ok=True)
-            run.paused_file.unlink(missing_ok=True)
             write_atomically(run.config_file, lambda file: tomli_w.dump(values, file))
         except OSError as error:
             raise ConfigError(
@@ -118,27 +122,20 @@ class RunDirectory:
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return all reports so far."""
-        if not self.metrics_file.exists():
-            return []
-        lines = self.metrics_file.read_text(encoding="utf-8").splitlines()
-        return [json.loads(line) for line in lines if line.endswith("}")]
+        return read_json_lines(self.metrics_file)
 
     def report(self, metrics: Mapping[str, Any]) -> None:
         """Add a report."""
-        with self.metrics_file.open("a", encoding="utf-8") as file:
-            file.write(to_json(metrics) + "\n")
+        append_json_line(self.metrics_file, metrics)
 
     def forget_reports_after(self, server_round: int) -> None:
         """Drop the reports of rounds that a resumed run will run again."""
-        kept = [entry for entry in self.metrics() if entry["round"] <= server_round]
-        text = "".join(to_json(entry) + "\n" for entry in kept).encode()
-        write_atomically(self.metrics_file, lambda file: file.write(text))
+        drop_rounds_after(self.metrics_file, server_round)
 
     def finish(self, status: str, server_round: int, sentence: str) -> None:
         """Say how the run ended."""
         outcome = {"status": status, "round": server_round, "sentence": sentence}
-        text = to_json(outcome).encode()
-        write_atomically(self.outcome_file, lambda file: file.write(text))
+        save_text(self.outcome_file, to_json(outcome))
 
     def outcome(self) -> dict[str, Any]:
         """Return how the run ended, or how it is going on."""
@@ -151,41 +148,7 @@ class RunDirectory:
 
 def _read_json(path: Path) -> dict[str, Any] | None:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return content
     except (FileNotFoundError, json.JSONDecodeError):
         return None
-
-
-def to_json(values: Mapping[str, Any]) -> str:
-    """Return values as one line of JSON, null for what is not a finite number."""
-    return json.dumps({key: _plain(value) for key, value in values.items()}, allow_nan=False)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray | list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def write_atomically(
-    path: Path, write: Callable[[IO[bytes]], object], *, durable: bool = False
-) -> None:
-    """Replace a file at once: nobody ever sees a part of it, also if the disk is full."""
-    partial = path.with_name(f".{path.name}-{os.getpid()}")
-    try:
-        with partial.open("wb") as file:
-            write(file)
-            file.flush()
-            if durable:
-                os.fsync(file.fileno())
-        partial.replace(path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
-
-
-def save_arrays(path: Path, arrays: Mapping[str, Any], *, durable: bool = False) -> None:
-    """Write arrays into an .npz file at once."""
-    write_atomically(path, lambda file: np.savez(file, **arrays), durable=durable)

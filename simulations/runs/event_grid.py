@@ -1,4 +1,4 @@
-"""Messages that nobody has to look for.
+"""An event-driven in-memory grid: messages that nobody has to look for.
 
 Flower's simulation engine looks for new messages every tenth of a second, and goes through all
 messages for every node when it does. A round of many clients per node has few messages and lasts
@@ -9,36 +9,71 @@ are laid down, so each can be told when there is something to fetch.
 
 from __future__ import annotations
 
+import inspect
+import logging
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from threading import Condition
+from typing import Any
 
 from flwr.app import Message
-from flwr.server.superlink.linkstate import InMemoryLinkState
 from flwr.serverapp import Grid
-from flwr.superlink.grid import InMemoryGrid
+
+from fedau_flwr import _flower
+from fedau_flwr.server.forwarding import ForwardingGrid
+
+log = logging.getLogger("flwr.simulations")
 
 PATIENCE = 5.0
 """Seconds for which the engine waits for a message before it looks whether the run was stopped; a
 message that comes just then waits for a tenth of a second."""
 
+GRID = {"push_messages": ("self", "messages"), "pull_messages": ("self", "message_ids")}
+STATE = {
+    "get_message_ins": ("self", "node_id", "limit", "run_id"),
+    "store_message_res": ("self", "message"),
+}
+"""Parameters of the methods that are used or replaced, as Flower has them."""
+
 
 @contextmanager
-def prompt(grid: Grid) -> Iterator[Grid]:
-    """Provide a grid to the same nodes without delay, where Flower's engine is in reach."""
-    if type(grid) is not InMemoryGrid or type(grid.state) is not InMemoryLinkState:
+def event_driven(grid: Grid) -> Iterator[Grid]:
+    """Provide a grid to the same nodes without delay, where Flower's engine is in reach.
+
+    Where Flower is another one than is known here, it is the grid itself, and the log says so.
+    """
+    try:
+        in_reach = _is_known(grid)
+    except (ImportError, AttributeError, TypeError) as error:
+        log.info("Messages are fetched every tenth of a second, as Flower does it: %s", error)
+        in_reach = False
+    if not in_reach:
         yield grid
         return
-    quick = PromptGrid(grid)
+    quick = EventDrivenGrid(grid)
     try:
         yield quick
     finally:
         quick.close()
 
 
-class PromptGrid(InMemoryGrid):
+def _is_known(grid: Any) -> bool:
+    """Return whether this is the engine's grid; raises where Flower is another one."""
+    if type(grid) is not _flower.InMemoryGrid:
+        return False
+    if type(grid.state) is not _flower.InMemoryLinkState:
+        return False
+    for kind, names in ((type(grid), GRID), (type(grid.state), STATE)):
+        for name, known in names.items():
+            found = tuple(inspect.signature(getattr(kind, name)).parameters)
+            if found != known:
+                raise TypeError(f"{kind.__name__}.{name} takes {found} instead of {known}.")
+    return True
+
+
+class EventDrivenGrid(ForwardingGrid):
     """An in-memory grid whose two ends wake each other.
 
     Parameters
@@ -48,11 +83,9 @@ class PromptGrid(InMemoryGrid):
         methods of its own for the time of the run.
     """
 
-    def __init__(self, grid: InMemoryGrid) -> None:
+    def __init__(self, grid: Any) -> None:
+        super().__init__(grid)
         self.state = grid.state
-        self.node = grid.node
-        self.pull_interval = grid.pull_interval
-        self._run = grid.run
         self._changed = Condition()
         self._first_node: int | None = None
         self._waiting: Counter[int] = Counter()
@@ -109,7 +142,7 @@ class PromptGrid(InMemoryGrid):
                 self._changed.wait_for(lambda: self._waiting or self._closed, PATIENCE)
             if node_id not in self._waiting:
                 return []
-        messages = self._fetch(node_id, limit, run_id=run_id)
+        messages: list[Message] = self._fetch(node_id, limit, run_id=run_id)
         with self._changed:
             self._waiting[node_id] -= len(messages)
             if not messages or self._waiting[node_id] <= 0:
@@ -118,7 +151,7 @@ class PromptGrid(InMemoryGrid):
 
     def _reply_came(self, message: Message) -> str | None:
         """Lay a reply down and wake whoever waits for it."""
-        stored = self._store_reply(message)
+        stored: str | None = self._store_reply(message)
         with self._changed:
             self._answered.add(message.metadata.reply_to_message_id)
             self._changed.notify_all()

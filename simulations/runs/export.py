@@ -5,13 +5,15 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from fedau_flwr.files import write_atomically
 from simulations.config import ConfigError
 from simulations.report.runs import Run
-from simulations.runs.directory import RunDirectory, write_atomically
+from simulations.runs.directory import RunDirectory
 
 
 def keep(runs: Iterable[Run], directory: Path, out: Path) -> list[Path]:
@@ -41,5 +43,5 @@ def _copy(run: Run, target: Path) -> Path:
         if file.exists():
             with np.load(file) as arrays:
                 values = {name: arrays[name] for name in arrays.files}
-            write_atomically(target / file.name, lambda f, v=values: np.savez_compressed(f, **v))
+            write_atomically(target / file.name, partial(np.savez_compressed, **values))
     return target

@@ -1,15 +1,15 @@
-"""What ends a run before its last round."""
+"""What ends a simulation before its last round."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from flwr.app import Message
-from flwr.common.constant import ErrorCode
 
+from fedau_flwr import _flower
+from fedau_flwr.server.loop import RunFailure
 
-class RunFailure(RuntimeError):
-    """The run cannot go on; the message is one sentence for the user."""
+__all__ = ["RunFailure", "check_replies"]
 
 
 def check_replies(replies: Sequence[Message], *, expected: int | None = None) -> None:
@@ -19,7 +19,7 @@ def check_replies(replies: Sequence[Message], *, expected: int | None = None) ->
     client that refuses to send something is another matter.
     """
     for reply in replies:
-        if reply.has_error() and reply.error.code != ErrorCode.MOD_FAILED_PRECONDITION:
+        if reply.has_error() and reply.error.code != _flower.ErrorCode.MOD_FAILED_PRECONDITION:
             # Ray puts a whole traceback into the reason; what happened is in its last line.
             reason = (reply.error.reason or "no reason given").strip().splitlines()[-1]
             reason = reason[:500].rstrip(".")

@@ -17,28 +17,32 @@ from simulations.tasks.spec import DatasetSpec
 
 @dataclass(frozen=True, eq=False)
 class Measurement:
-    """Loss and accuracy on the whole training and test set.
+    """Loss and accuracy on the whole training and test set, as far as somebody has them.
 
     ``samples`` has the training samples one by one, if they were asked for.
     """
 
-    train: Evaluation
-    test: Evaluation
+    train: Evaluation | None
+    test: Evaluation | None
     samples: SampleResults | None = None
-
-    @property
-    def finite(self) -> bool:
-        """Whether both losses are finite."""
-        return bool(np.isfinite([self.train.loss, self.test.loss]).all())
 
     def metrics(self) -> dict[str, Any]:
         """Return what a report says about the model."""
         values: dict[str, Any] = {}
         for part, result in (("train", self.train), ("test", self.test)):
-            values[f"{part}_loss"] = result.loss
-            values[f"{part}_accuracy"] = result.accuracy
-            values[f"{part}_class_accuracy"] = result.class_accuracy
+            values[f"{part}_loss"] = None if result is None else result.loss
+            values[f"{part}_accuracy"] = None if result is None else result.accuracy
+            values[f"{part}_class_accuracy"] = [] if result is None else result.class_accuracy
         return values
+
+    def words(self) -> str:
+        """Return it for a log line."""
+        parts = [("train", self.train), ("test", self.test)]
+        return ", ".join(
+            f"{part} {100 * result.accuracy:.1f} % (loss {result.loss:.3f})"
+            for part, result in parts
+            if result is not None
+        )
 
 
 def measure(
@@ -83,8 +87,8 @@ def measure(
     ]
     replies = list(grid.send_and_receive(messages, timeout=timeout))
     check_replies(replies, expected=len(nodes))
-    shards = {reply.metadata.src_node_id: reply.content for reply in replies}
-    contents = [shards[node] for node in nodes]
+    by_node = {reply.metadata.src_node_id: reply.content for reply in replies}
+    contents = [by_node[node] for node in nodes]
     return Measurement(
         train=_total(contents, "train"),
         test=_total(contents, "test"),
@@ -97,20 +101,18 @@ def _cuts(count: int, shards: int) -> list[int]:
 
 
 def _total(contents: list[RecordDict], part: str) -> Evaluation:
+    records: list[Any] = [content.config_records[part] for content in contents]
     parts = [
-        Evaluation(
-            float(content[part]["loss"]),
-            np.array(content[part]["correct"]),
-            np.array(content[part]["counts"]),
-        )
-        for content in contents
+        Evaluation(float(record["loss"]), np.array(record["correct"]), np.array(record["counts"]))
+        for record in records
     ]
     return sum(parts[1:], parts[0])
 
 
 def _samples(contents: list[RecordDict]) -> SampleResults:
-    def joined(key: str) -> NDArray:
-        return np.concatenate([content["samples"][key].numpy() for content in contents])
+    def joined(key: str) -> NDArray[Any]:
+        records = [content.array_records["samples"] for content in contents]
+        return np.concatenate([record[key].numpy() for record in records])
 
     losses = joined("0")
     return SampleResults(np.empty(0, np.int64), losses, joined("1"))

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedau_flwr import FedAUWeighting
+from fedau_flwr.availability import AvailabilityGrid, HostGrid
+from fedau_flwr.server.callbacks import Callback
+from fedau_flwr.server.loop import RoundLoop
+from fedau_flwr.server.report import RoundReport
 from fedau_flwr.weight_state import WeightStates
 from simulations.runs.experiment import Experiment
 
 TRACKED_PER_KIND = 3
 
 
-class ParticipationRecord:
+class ParticipationRecord(Callback):
     """Counts participations; under FedAU also replays every client's weight, for the plots.
 
     The clients compute their weights themselves and tell nobody. The simulator knows who was
     counted, which is all that the weights depend on.
     """
 
-    def __init__(self, experiment: Experiment) -> None:
+    def __init__(self, experiment: Experiment, grid: AvailabilityGrid) -> None:
         clients = experiment.config.clients
         self._experiment = experiment
+        self._grid = grid
         self.participated = np.zeros(clients, np.int64)
         self.counted = np.zeros(clients, np.int64)
         self.reported = (0, 0, 0)
@@ -35,6 +40,21 @@ class ParticipationRecord:
             self.tracked = _representative(experiment.probabilities)
             self._mean: list[float] = []
             self._tracked: list[NDArray[np.float64]] = []
+
+    def after_round(self, loop: RoundLoop, report: RoundReport) -> None:
+        """Note who came and who was counted in the round that has just ended."""
+        with loop.timed("record"):
+            participants = np.flatnonzero(self._experiment.process.active(loop.round - 1))
+            # A strategy that writes no reports knows nodes alone.
+            known = getattr(loop.strategy, "last_round", None) is report
+            counted = report.clients if known else self._clients(report.clients)
+            self.add(participants, np.array(counted, np.int64))
+
+    def _clients(self, nodes: Sequence[int]) -> list[int]:
+        """Return the clients that nodes stood for in this round."""
+        if isinstance(self._grid, HostGrid):
+            return [client for node in nodes for client in self._grid.roster(node)]
+        return [self._grid.client_numbers[node] for node in nodes]
 
     def add(self, participants: NDArray[np.int64], counted: NDArray[np.int64]) -> None:
         """Note one round."""

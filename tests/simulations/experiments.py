@@ -1,14 +1,16 @@
 """Tiny experiments: the real ServerApp and ClientApp on nodes within the test's own process."""
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
+from fedau_flwr.server.callbacks import Callback
+from fedau_flwr.server.callbacks.checkpoints import load_checkpoint
 from fedau_flwr.testing.in_process_grid import InProcessGrid
 from simulations.client_app import app
 from simulations.config import RunConfig
-from simulations.runs.checkpoint import load_checkpoint
 from simulations.runs.directory import RunDirectory
 from simulations.server_app import run_experiment
 
@@ -30,7 +32,7 @@ class CrashingGrid(InProcessGrid):
         for message in messages:
             config = message.content.config_records.get("config", {})
             if self.crash_after is not None and config.get("server-round") == self.crash_after:
-                raise Crash
+                raise Crash("no sentence")
         return ids
 
 
@@ -51,14 +53,18 @@ def tiny(directory: Path, name: str, **changes) -> RunConfig:
 
 
 def run(
-    config: RunConfig, *, nodes: int | None = None, crash_after: int | None = None
+    config: RunConfig,
+    *,
+    nodes: int | None = None,
+    crash_after: int | None = None,
+    callbacks: Iterable[Callback] = (),
 ) -> RunDirectory:
     """Run an experiment, by default on as many nodes as its packing needs."""
     per_node = config.clients_per_node
     nodes = nodes or (math.ceil(config.clients / per_node) if per_node else HOSTS)
     grid = CrashingGrid(app, nodes, config.to_dict())
     grid.crash_after = crash_after
-    return run_experiment(grid, config)
+    return run_experiment(grid, config, callbacks)
 
 
 def model_of(run: RunDirectory) -> dict[str, np.ndarray]:

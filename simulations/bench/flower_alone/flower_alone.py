@@ -14,9 +14,10 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
 from fedau_flwr.availability import AvailabilityGrid, answer_identity
+from fedau_flwr.files import save_arrays
 from simulations.nodes.resident import initial_parameters
 from simulations.nodes.worker import LR, worker_for
-from simulations.runs.directory import RunDirectory, save_arrays
+from simulations.runs.directory import RunDirectory
 from simulations.runs.experiment import open_experiment
 
 server = ServerApp()

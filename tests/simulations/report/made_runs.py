@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 
 from fedau_flwr import FedAUWeighting
+from fedau_flwr.files import save_arrays
 from fedau_flwr.weight_state import WeightStates
 from simulations.config import RunConfig
-from simulations.runs.directory import RunDirectory, save_arrays
+from simulations.runs.directory import RunDirectory
 
 CLASSES = 10
 

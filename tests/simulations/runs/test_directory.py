@@ -1,14 +1,12 @@
 import errno
-import json
 import os
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from simulations.config import ConfigError, RunConfig
-from simulations.runs.directory import RunDirectory, to_json, write_atomically
+from simulations.runs.directory import RunDirectory
 
 
 def test_config_is_enough_to_repeat_the_run(tmp_path):
@@ -23,11 +21,6 @@ def test_a_run_without_a_directory_gets_a_new_one(tmp_path, monkeypatch):
     assert run.path.parent == tmp_path / ".fedau" / "runs"
 
 
-def test_what_is_no_number_is_null():
-    text = to_json({"a": float("nan"), "b": np.array([1.0, np.inf]), "c": np.int64(3)})
-    assert json.loads(text) == {"a": None, "b": [1.0, None], "c": 3}
-
-
 def test_reports_of_rounds_that_run_again_are_dropped(tmp_path):
     run = RunDirectory(tmp_path)
     for number in (5, 10, 15):
@@ -36,20 +29,6 @@ def test_reports_of_rounds_that_run_again_are_dropped(tmp_path):
         file.write('{"round": 20, "train')
     run.forget_reports_after(10)
     assert [entry["round"] for entry in run.metrics()] == [5, 10]
-
-
-def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path):
-    path = tmp_path / "file"
-    path.write_text("old")
-
-    def fail(file):
-        file.write(b"new")
-        raise OSError(28, "No space left on device")
-
-    with pytest.raises(OSError, match="No space"):
-        write_atomically(path, fail)
-    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
-    assert path.read_text() == "old"
 
 
 def test_an_unreadable_config_is_named(tmp_path):

@@ -1,4 +1,4 @@
-"""The round loop with the real app: packing, resume, loss, and the ways in which a run ends."""
+"""Simulations on the round loop: packing, resume, loss, and the ways in which a run ends."""
 
 import json
 import logging
@@ -9,11 +9,13 @@ import pytest
 from fedau_flwr import FedAUWeighting
 from fedau_flwr.availability import HostGrid
 from fedau_flwr.availability.host_grid import deal
+from fedau_flwr.server.callbacks import Callback
+from fedau_flwr.server.callbacks.checkpoints import load_checkpoint, save_checkpoint
+from fedau_flwr.server.callbacks.divergence import UNCOUNTED_ROUNDS
 from fedau_flwr.testing.in_process_grid import InProcessGrid
 from simulations.client_app import app
 from simulations.config import ConfigError
 from simulations.runs import directory as run_directory
-from simulations.runs import loop
 from simulations.runs.experiment import open_experiment
 from simulations.runs.failures import RunFailure
 from simulations.runs.times import PHASES
@@ -148,7 +150,7 @@ def test_rounds_too_thin_for_a_secure_sum_count_nobody_and_do_not_end_the_run(tm
     process = open_experiment(config).process
     numbers = np.array([process.active(t).sum() for t in range(80)])
     thin = (numbers > 0) & (numbers < 3)
-    assert thin.sum() > loop.UNCOUNTED_ROUNDS
+    assert thin.sum() > UNCOUNTED_ROUNDS
     directory = run(config)
     assert directory.outcome()["status"] == "finished"
     with np.load(directory.participation_file) as file:
@@ -217,7 +219,7 @@ def test_rounds_without_anybody_leave_the_model_as_it_is(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"method": "fedau"}, "in 20 rounds with participants no update was a finite number"),
+        ({"method": "fedau"}, "in 20 rounds with participants no update was finite and valid"),
         ({"method": "fedavg"}, "its model has values that are no finite numbers"),
         (
             {"lr": 0.1, "server_lr": 1e30, "evaluate_every": 1},
@@ -225,11 +227,11 @@ def test_rounds_without_anybody_leave_the_model_as_it_is(tmp_path):
         ),
         (
             {"method": "fedau", "reply_loss": 0.1},
-            "in 20 rounds with participants no update was a finite number",
+            "in 20 rounds with participants no update was finite and valid",
         ),
         (
             {"secure_sum": True, "clients_per_node": 1, "mean_participation": 0.8},
-            "in 20 rounds with participants no update was a finite number",
+            "in 20 rounds with participants no update was finite and valid",
         ),
     ],
 )
@@ -243,30 +245,23 @@ def test_a_model_that_is_lost_ends_the_run_in_one_sentence(tmp_path, settings, r
     assert json.loads(last)["round"] == outcome["round"]
 
 
-@pytest.fixture
-def stop_in(monkeypatch):
-    """Return a function that makes somebody ask for a stop while a round goes on."""
+class StopIn(Callback):
+    """Somebody who asks for a stop while a round goes on."""
 
-    def prepare(number):
-        original = loop.RoundLoop._one_round
+    def __init__(self, number, directory):
+        self.number, self.directory = number, directory
 
-        def one_round(self):
-            original(self)
-            if self._round == number - 1:
-                self._run.stop_file.touch()
-
-        monkeypatch.setattr(loop.RoundLoop, "_one_round", one_round)
-
-    return prepare
+    def after_round(self, loop, report):
+        if loop.round == self.number:
+            (self.directory / "stop").touch()
 
 
-def test_a_stop_file_stops_after_the_round_with_a_checkpoint(runs, tmp_path, monkeypatch, stop_in):
-    stop_in(8)
-    directory = run(tiny(tmp_path, "run"))
+def test_a_stop_file_stops_after_the_round_with_a_checkpoint(runs, tmp_path):
+    directory = run(tiny(tmp_path, "run"), callbacks=[StopIn(8, tmp_path / "run")])
     assert directory.outcome()["status"] == "stopped"
     assert directory.outcome()["round"] == 8
+    assert f"go on with `fedau resume {directory.path}`." in directory.outcome()["sentence"]
     assert not directory.stop_file.exists()
-    monkeypatch.undo()
     whole = run(tiny(tmp_path, "run", resume=True))
     assert_same(model_of(runs("fedau", 0)), model_of(whole))
 
@@ -278,9 +273,9 @@ def test_a_stop_before_the_first_round_is_not_lost(tmp_path):
     assert (directory.outcome()["status"], directory.outcome()["round"]) == ("stopped", 1)
 
 
-def test_a_stop_in_the_last_round_does_not_stay_behind(tmp_path, stop_in):
-    stop_in(3)
-    directory = run(tiny(tmp_path, "run", num_server_rounds=3))
+def test_a_stop_in_the_last_round_does_not_stay_behind(tmp_path):
+    config = tiny(tmp_path, "run", num_server_rounds=3)
+    directory = run(config, callbacks=[StopIn(3, tmp_path / "run")])
     assert directory.outcome()["status"] == "finished"
     assert not directory.stop_file.exists()
 
@@ -297,13 +292,33 @@ def test_a_full_disk_while_checkpointing_is_said_and_leaves_the_last_one(tmp_pat
         real(file, **arrays)
 
     real = np.savez
-    monkeypatch.setattr(run_directory.np, "savez", full)
+    monkeypatch.setattr(np, "savez", full)
     with pytest.raises(RunFailure, match=r"checkpoint of round 12 .*No space left .*round 6"):
         run(config)
     monkeypatch.undo()
     assert not list((tmp_path / "run").glob(".*"))
     assert run_directory.RunDirectory(tmp_path / "run").outcome()["status"] == "failed"
     assert run(tiny(tmp_path, "run", resume=True)).outcome()["status"] == "finished"
+
+
+def test_whatever_ends_a_run_is_said_in_its_outcome(tmp_path):
+    with pytest.raises(Crash):
+        run(tiny(tmp_path, "run"), crash_after=8)
+    outcome = run_directory.RunDirectory(tmp_path / "run").outcome()
+    assert outcome == {"status": "failed", "round": 7, "sentence": "Crash: no sentence"}
+
+
+def test_a_checkpoint_of_version_0_1_is_gone_on_from(runs, tmp_path):
+    directory = run(tiny(tmp_path, "run", num_server_rounds=10))
+    state = load_checkpoint(directory.checkpoint_file)
+    callbacks = state.pop("callbacks")
+    del state["attempt"]
+    state["record"] = callbacks["ParticipationRecord"]
+    state["uncounted"] = callbacks["StopOnDivergence"]["uncounted"]
+    save_checkpoint(directory.checkpoint_file, state)
+    whole = run(tiny(tmp_path, "run", resume=True))
+    assert_same(model_of(runs("fedau", 0)), model_of(whole))
+    assert reports(runs("fedau", 0)) == reports(whole)
 
 
 def test_one_log_line_per_report_and_none_per_round(tmp_path, caplog):

@@ -6,11 +6,13 @@ The file is replaced once per round. A node exporter reads it where it is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
 from pathlib import Path
 
-from fedau_flwr.server.report import RoundReport
-from simulations.runs.directory import write_atomically
+from ...files import save_text
+from ..callback import Callback
+from ..loop import RoundLoop
+from ..report import RoundReport
 
 GAUGES = {
     "fedau_round": "Rounds that are in the model.",
@@ -21,8 +23,6 @@ GAUGES = {
     "fedau_absentees": "Nodes without a reply in the last round.",
     "fedau_rejects": "Nodes whose reply was rejected in the last round.",
     "fedau_round_seconds": "Duration of the last round.",
-    "fedau_test_loss": "Loss on the server's test set, when last evaluated.",
-    "fedau_test_accuracy": "Accuracy on the server's test set, when last evaluated.",
 }
 COUNTERS = {
     "fedau_participations_total": "Contributions in the model since this attempt began.",
@@ -32,32 +32,31 @@ COUNTERS = {
 }
 
 
-class Exposition:
-    """Keeps ``path`` up to date.
+class PrometheusTextfile(Callback):
+    """Keeps a file up to date: gauges, counters, and a gauge ``fedau_<name>`` for every metric.
 
     Parameters
     ----------
-    path : Path
+    path : str | Path
         The file.
-    run : str
+    run : str (default: the path of the file's directory)
         Value of the label ``run``, which tells the files of several trainings apart.
-    rounds : int
-        Rounds that the training shall have.
     """
 
-    def __init__(self, path: Path, *, run: str, rounds: int) -> None:
-        self._path = path
+    def __init__(self, path: str | Path, *, run: str = "") -> None:
+        self._path = Path(path)
+        run = run or str(self._path.parent)
         self._label = run.replace("\\", "\\\\").replace('"', '\\"')
-        self._values: dict[str, float] = {"fedau_rounds": rounds, **dict.fromkeys(COUNTERS, 0)}
+        self._values: dict[str, float] = dict.fromkeys(COUNTERS, 0)
+        self._metrics: dict[str, float] = {}
 
-    def add(
-        self, report: RoundReport, *, attempt: int, test: Mapping[str, float] | None = None
-    ) -> None:
-        """Write the numbers after a round, and those of an evaluation if there was one."""
+    def round_done(self, loop: RoundLoop, report: RoundReport) -> None:
+        """Write the numbers after a round, and the metrics when they were last measured."""
         values = self._values
         values |= {
             "fedau_round": report.round,
-            "fedau_attempt": attempt,
+            "fedau_rounds": loop.rounds,
+            "fedau_attempt": loop.attempt,
             "fedau_nodes_asked": report.asked,
             "fedau_participants": report.counted,
             "fedau_absentees": report.absent,
@@ -68,22 +67,25 @@ class Exposition:
         values["fedau_absences_total"] += report.absent
         values["fedau_rejections_total"] += report.rejected
         values["fedau_seconds_total"] += report.seconds
-        for name, value in (test or {}).items():
-            values[f"fedau_test_{name}"] = value
-        text = self.text().encode()
-        write_atomically(self._path, lambda file: file.write(text))
+        for name, value in loop.metrics.items():
+            if isinstance(value, int | float):
+                self._metrics["fedau_" + re.sub(r"\W", "_", name, flags=re.ASCII)] = value
+        save_text(self._path, self.text())
         # The exporter is another user than the app.
         self._path.chmod(0o644)
 
     def text(self) -> str:
         """Return the file's content."""
+        measured = sorted(self._metrics.keys() - (GAUGES.keys() | COUNTERS))
+        gauges = GAUGES | dict.fromkeys(measured, "Metric, when last measured.")
+        values = self._metrics | self._values
         lines = []
-        for kind, names in (("gauge", GAUGES), ("counter", COUNTERS)):
+        for kind, names in (("gauge", gauges), ("counter", COUNTERS)):
             for name, meaning in names.items():
-                if name in self._values:
+                if name in values:
                     lines += [
                         f"# HELP {name} {meaning}",
                         f"# TYPE {name} {kind}",
-                        f'{name}{{run="{self._label}"}} {self._values[name]:.10g}',
+                        f'{name}{{run="{self._label}"}} {values[name]:.10g}',
                     ]
         return "\n".join(lines) + "\n"

@@ -10,13 +10,13 @@ import pytest
 from flwr.app import Context, RecordDict
 
 from fedau_flwr.client.state_directory import read_versions
+from fedau_flwr.server.callbacks.checkpoints import load_checkpoint
 from fedau_flwr.testing.in_process_grid import InProcessGrid
 from simulations.client_app import app as client_app
 from simulations.config import ConfigError, RunConfig
 from simulations.nodes.resident import initial_parameters
 from simulations.nodes.trainer import LocalTrainer
-from simulations.runs.checkpoint import load_checkpoint
-from simulations.runs.federation import run_federation
+from simulations.runs.deployment import run_deployment
 from simulations.server_app import app as server_app
 from simulations.tasks.arrays import open_folder
 from simulations.tasks.prepare import folder_of, prepare
@@ -65,7 +65,7 @@ def exposed(run):
 
 def test_every_round_is_that_of_the_formula(config, tmp_path):
     one = replace(config, num_server_rounds=1)
-    run = run_federation(federation(one, tmp_path), one)
+    run = run_deployment(federation(one, tmp_path), one)
     arrays = open_folder(one.spec, folder_of(one.spec, one.data_path, seed=one.seed))
     split = dirichlet_split(
         arrays.train.labels, num_clients=NODES, num_classes=10, alpha=0.1, seed=1
@@ -82,10 +82,10 @@ def test_every_round_is_that_of_the_formula(config, tmp_path):
 
 
 def test_a_secure_sum_gives_the_same_model_to_the_rounding_of_the_grid(config, tmp_path):
-    plain = run_federation(federation(config, tmp_path / "a"), config)
+    plain = run_deployment(federation(config, tmp_path / "a"), config)
     masked = replace(config, secure_sum=True, run_dir=str(tmp_path / "masked"))
     grid = federation(masked, tmp_path / "b")
-    secure = run_federation(grid, masked)
+    secure = run_deployment(grid, masked)
     for name, value in model(plain).items():
         # Three contributions are off by a step of 2^-18 at most, in each of three rounds.
         np.testing.assert_allclose(model(secure)[name], value, atol=NODES * 3 * 2.0**-18)
@@ -96,7 +96,7 @@ def test_a_secure_sum_gives_the_same_model_to_the_rounding_of_the_grid(config, t
 def test_a_node_that_is_silent_is_an_absentee_and_says_so_in_the_metrics(config, tmp_path):
     grid = federation(config, tmp_path)
     grid.silent = {list(grid.get_node_ids())[1]}
-    run = run_federation(grid, config)
+    run = run_deployment(grid, config)
     assert outcome(run)["status"] == "finished"
     numbers = exposed(run)
     assert numbers["fedau_round"] == numbers["fedau_rounds"] == 3
@@ -111,11 +111,11 @@ def test_a_node_that_is_silent_is_an_absentee_and_says_so_in_the_metrics(config,
 
 
 def test_resume_takes_the_nodes_back(config, tmp_path):
-    whole = run_federation(federation(config, tmp_path / "a"), config)
+    whole = run_deployment(federation(config, tmp_path / "a"), config)
     part = replace(config, run_dir=str(tmp_path / "part"))
-    run_federation(federation(part, tmp_path / "b"), replace(part, num_server_rounds=2))
+    run_deployment(federation(part, tmp_path / "b"), replace(part, num_server_rounds=2))
     resumed = replace(part, resume=True)
-    run = run_federation(federation(resumed, tmp_path / "b"), resumed)
+    run = run_deployment(federation(resumed, tmp_path / "b"), resumed)
     for name, value in model(whole).items():
         np.testing.assert_array_equal(model(run)[name], value)
     assert exposed(run)["fedau_attempt"] == 2
@@ -130,7 +130,7 @@ def test_own_folder_is_the_nodes_alone(config, tmp_path):
     for kind in ("images", "labels"):
         np.save(own / f"train-{kind}.npy", np.load(prepared / f"train-{kind}.npy")[:7])
     one = replace(config, num_server_rounds=1)
-    run = run_federation(federation(one, tmp_path, **{"data-dir": str(own)}), one)
+    run = run_deployment(federation(one, tmp_path, **{"data-dir": str(own)}), one)
     assert exposed(run)["fedau_participants"] == NODES
 
 
@@ -140,7 +140,7 @@ def test_broken_data_of_a_node_are_one_line_on_the_server(config, tmp_path, capl
     np.save(own / "train-images.npy", np.zeros((5, 32, 32, 3), np.float32))
     np.save(own / "train-labels.npy", np.zeros(5, np.int64))
     one = replace(config, num_server_rounds=1)
-    run = run_federation(federation(one, tmp_path, **{"data-dir": str(own)}), one)
+    run = run_deployment(federation(one, tmp_path, **{"data-dir": str(own)}), one)
     assert exposed(run)["fedau_rejects"] == NODES
     (line, *_) = [r.getMessage() for r in caplog.records if "Rejected" in r.getMessage()]
     assert "train images of synthetic must be uint8 [5, 32, 32, 3], but are float32" in line
@@ -149,7 +149,7 @@ def test_broken_data_of_a_node_are_one_line_on_the_server(config, tmp_path, capl
 def test_a_share_needs_a_number(config, tmp_path, caplog):
     grid = InProcessGrid(client_app, 0, config.to_dict())
     grid.connect({})
-    run = run_federation(grid, replace(config, num_server_rounds=1))
+    run = run_deployment(grid, replace(config, num_server_rounds=1))
     assert exposed(run)["fedau_rejects"] == 1
     assert "partition-id is None of num-partitions 3 in the node config" in caplog.text
 
@@ -160,7 +160,7 @@ def test_server_without_test_data_trains_all_the_same(config, tmp_path, caplog):
     blocked = tmp_path / "no-directory"
     blocked.touch()
     one = replace(config, num_server_rounds=1, data_dir=str(blocked))
-    run = run_federation(federation(one, tmp_path, **{"data-dir": str(data)}), one)
+    run = run_deployment(federation(one, tmp_path, **{"data-dir": str(data)}), one)
     assert exposed(run)["fedau_participants"] == NODES
     assert "fedau_test_accuracy" not in exposed(run)
     assert "The model will not be evaluated" in caplog.text
@@ -169,7 +169,7 @@ def test_server_without_test_data_trains_all_the_same(config, tmp_path, caplog):
 @pytest.mark.parametrize("method", ["fedavg", "mifa", "fedvarp", "average-participating"])
 def test_other_methods_run_too(config, tmp_path, method):
     two = replace(config, num_server_rounds=2, method=method)
-    run = run_federation(federation(two, tmp_path), two)
+    run = run_deployment(federation(two, tmp_path), two)
     assert exposed(run)["fedau_participations_total"] == 2 * NODES
 
 
@@ -181,7 +181,7 @@ def test_groups_share_their_history(config, tmp_path):
         for client, group in enumerate(["phones", "phones", "tablets"])
     ]
     grid.silent = {nodes[0]}
-    run = run_federation(grid, grouped)
+    run = run_deployment(grid, grouped)
     groups = load_checkpoint(run.checkpoint_file)["strategy"]["groups"]
     assert {name: (s["intervals"], s["length"]) for name, s in groups.items()} == {
         "phones": (3, 6),
@@ -196,7 +196,7 @@ def test_stops_when_asked(config, tmp_path):
             return super().get_node_ids()
 
     grid = Stopping(client_app, NODES, config.to_dict())
-    run = run_federation(grid, config)
+    run = run_deployment(grid, config)
     assert outcome(run) | {"sentence": ""} == {"status": "stopped", "round": 1, "sentence": ""}
     # The directory is the server's, where the operator may have no `fedau`.
     assert f"`flwr run` and 'run-dir=\"{run.path}\" resume=true'" in outcome(run)["sentence"]
@@ -214,7 +214,7 @@ def clock(monkeypatch):
             seconds.events.pop(due)()
 
     time = SimpleNamespace(monotonic=lambda: seconds.now, sleep=sleep)
-    monkeypatch.setattr("simulations.runs.federation.time", time)
+    monkeypatch.setattr("fedau_flwr.server.callbacks.nodes.time", time)
     return seconds
 
 
@@ -223,7 +223,7 @@ def test_nobody_there_can_be_stopped(config, tmp_path, clock, caplog, method):
     caplog.set_level("INFO")
     clock.events[150] = (tmp_path / "run" / "stop").touch
     grid = InProcessGrid(client_app, 0, config.to_dict())
-    run = run_federation(grid, replace(config, method=method))
+    run = run_deployment(grid, replace(config, method=method))
     assert outcome(run) | {"sentence": ""} == {"status": "stopped", "round": 0, "sentence": ""}
     assert load_checkpoint(run.checkpoint_file)["round"] == 0
     assert not run.stop_file.exists()
@@ -241,7 +241,7 @@ def test_an_outage_is_no_part_of_a_round(config, clock, caplog, settings, least)
     for client in range(least):
         node_config = {"partition-id": client, "num-partitions": NODES}
         clock.events[70 * (client + 1)] = partial(grid.connect, node_config)
-    run = run_federation(grid, one)
+    run = run_deployment(grid, one)
     assert outcome(run)["status"] == "finished"
     assert exposed(run)["fedau_participants"] == least
     assert exposed(run)["fedau_round_seconds"] < 60
@@ -251,13 +251,13 @@ def test_an_outage_is_no_part_of_a_round(config, clock, caplog, settings, least)
 def test_more_nodes_than_clients_are_a_mistake(config, tmp_path):
     few = replace(config, clients=2)
     with pytest.raises(ConfigError, match="clients is 2, but must be at least 3"):
-        run_federation(federation(few, tmp_path), few)
+        run_deployment(federation(few, tmp_path), few)
 
 
 def test_statistics_that_nobody_knows(config, tmp_path):
     known = replace(config, method="known-statistics")
     with pytest.raises(ConfigError, match="nobody knows"):
-        run_federation(federation(known, tmp_path), known)
+        run_deployment(federation(known, tmp_path), known)
 
 
 def test_server_app_goes_by_the_pattern(config, tmp_path):

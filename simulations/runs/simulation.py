@@ -1,0 +1,120 @@
+"""A simulation: the round loop over nodes that play clients which come and go.
+
+A node that crashes ends the run with one sentence, since its absence would bias the result without
+anybody noticing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from flwr.app import ConfigRecord
+from flwr.serverapp.strategy import Strategy
+
+from fedau_flwr import RoundLoop
+from fedau_flwr.availability import AvailabilityGrid
+from fedau_flwr.files import save_arrays
+from fedau_flwr.server.callbacks import (
+    Callback,
+    Checkpoints,
+    Progress,
+    StopOnDivergence,
+    StopOnRequest,
+)
+from simulations.methods.strategy import TIMEOUT
+from simulations.nodes.client_states import flush
+from simulations.nodes.worker import LR, STATES
+from simulations.runs.directory import RunDirectory
+from simulations.runs.experiment import Experiment
+from simulations.runs.failures import check_replies
+from simulations.runs.measurement import Measurement, measure
+from simulations.runs.outcome import Outcome
+from simulations.runs.participation import ParticipationRecord
+from simulations.runs.reports import ClientResults, Reports
+from simulations.runs.times import RoundTimes
+
+
+def simulation_loop(
+    experiment: Experiment,
+    grid: AvailabilityGrid,
+    strategy: Strategy,
+    run: RunDirectory,
+    callbacks: Iterable[Callback] = (),
+) -> RoundLoop:
+    """Return the loop of an experiment; `callbacks` come before those that all experiments have."""
+    config, spec = experiment.config, experiment.spec
+
+    def train_config(number: int) -> ConfigRecord:
+        lr = config.local_lr * spec.decay(number - 1)
+        return ConfigRecord({LR: lr, STATES: str(run.states)})
+
+    def measured(loop: RoundLoop) -> Measurement:
+        return measure(
+            grid.everyone(),
+            spec,
+            loop.arrays,
+            timeout=TIMEOUT,
+            samples=loop.round == loop.rounds,
+            # Of one node per client, as many as can work at a time; hosts are that many.
+            shards=None if config.clients_per_node == 0 else os.cpu_count(),
+        )
+
+    advice = f"go on with `fedau resume {run.path}`"
+    record, times = ParticipationRecord(experiment, grid), RoundTimes()
+    progress = Progress(every=None, file=run.progress_file)
+    reports = Reports(run, config, measured, record, progress)
+    return RoundLoop(
+        strategy,
+        grid,
+        [
+            *callbacks,
+            record,
+            reports,
+            ClientResults(run, experiment.split, reports),
+            StopOnDivergence(),
+            StopOnRequest(run.stop_file, signals=(), advice=advice),
+            times,
+            progress,
+            SimulationCheckpoints(run, experiment, record, times),
+            Outcome(run),
+        ],
+        train_config=train_config,
+        timeout=TIMEOUT,
+        check_replies=check_replies,
+    )
+
+
+class SimulationCheckpoints(Checkpoints):
+    """Checkpoints with what belongs to them: client states, times.npz, participation.npz."""
+
+    def __init__(
+        self,
+        run: RunDirectory,
+        experiment: Experiment,
+        record: ParticipationRecord,
+        times: RoundTimes,
+    ) -> None:
+        config = experiment.config
+        super().__init__(run.path, every=config.checkpoint_rounds, resume=config.resume)
+        self._run = run
+        self._record = record
+        self._times = times
+
+    def write(self, state: Mapping[str, Any]) -> None:
+        """Make everything durable that a resumed run needs."""
+        flush(self._run.states)
+        save_arrays(self._run.times_file, self._times.arrays())
+        save_arrays(self._run.participation_file, self._record.arrays())
+        super().write(state)
+
+    def read(self) -> dict[str, Any]:
+        """Return the last checkpoint, also if version 0.1 wrote it."""
+        state = super().read()
+        if "callbacks" not in state:
+            state["callbacks"] = {
+                "ParticipationRecord": state["record"],
+                "StopOnDivergence": {"uncounted": state["uncounted"]},
+            }
+        return state

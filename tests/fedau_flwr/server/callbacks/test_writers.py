@@ -1,0 +1,124 @@
+"""What a loop writes for others: JSON lines, TensorBoard, progress."""
+
+import json
+import logging
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from flwr.app import MetricRecord
+
+from fedau_flwr import RoundLoop
+from fedau_flwr.server.callbacks import (
+    Checkpoints,
+    Evaluate,
+    JsonLines,
+    Progress,
+    TensorBoard,
+    progress,
+)
+from fedau_flwr.server.callbacks.progress import Throughput
+from tests.fedau_flwr.federation import Federation, record, towards, training_app
+from tests.fedau_flwr.server.test_loop import fedavg
+
+START = np.float32([1, 2])
+
+
+def run(*callbacks, rounds):
+    grid = Federation(training_app(towards(np.zeros((3, 2))), []), 3)
+    grid.silent = {next(iter(grid.contexts))}
+    loop = RoundLoop(fedavg(), grid, callbacks)
+    loop.run(record(x=START), rounds)
+    return loop
+
+
+def measure(number, arrays):
+    return MetricRecord({"loss": np.nan if number == 2 else 1.0 / number, "shares": [0.5, 0.5]})
+
+
+def test_json_lines_have_every_round_of_the_model_once(tmp_path):
+    file = tmp_path / "logs" / "rounds.jsonl"
+    run(Evaluate(measure), JsonLines(file), Checkpoints(tmp_path, every=2), rounds=2)
+    with file.open("a") as lines:
+        lines.write('{"round": 3, "loss": 9.0}\n{"rou')
+    run(Evaluate(measure), JsonLines(file), Checkpoints(tmp_path, every=2), rounds=4)
+    entries = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [entry["round"] for entry in entries] == [1, 2, 3, 4]
+    assert [entry["loss"] for entry in entries] == [1.0, None, 1 / 3, 0.25]
+    seconds = [entry["seconds"] for entry in entries]
+    assert seconds == sorted(seconds)
+    assert entries[0].pop("round_seconds") > 0
+    del entries[0]["seconds"]
+    assert entries[0] == {
+        "round": 1,
+        "asked": 3,
+        "counted": 2,
+        "rejected": 0,
+        "absent": 1,
+        "train_loss": 0.25,
+        "loss": 1.0,
+        "shares": [0.5, 0.5],
+    }
+
+
+def test_tensorboard_shows_the_rounds_of_the_model(tmp_path):
+    accumulator = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_accumulator",
+        reason="did not run: TensorBoard is not installed",
+    )
+    run(Evaluate(measure), TensorBoard(tmp_path), Checkpoints(tmp_path, every=2), rounds=3)
+    run(Evaluate(measure), TensorBoard(tmp_path), Checkpoints(tmp_path, every=2), rounds=5)
+    events = accumulator.EventAccumulator(str(tmp_path))
+    events.Reload()
+
+    def scalars(tag):
+        return {event.step: event.value for event in events.Scalars(tag)}
+
+    assert scalars("loss") == pytest.approx({1: 1.0, 3: 1 / 3, 4: 0.25, 5: 0.2})
+    assert scalars("participation/counted") == dict.fromkeys(range(1, 6), 2.0)
+    assert scalars("participation/absent")[5] == 1.0
+    assert "shares" not in events.Tags()["scalars"]
+
+
+def test_event_files_need_no_torch(tmp_path):
+    script = (
+        "import sys\n"
+        "from fedau_flwr.server.callbacks.tensorboard import ScalarWriter\n"
+        f"writer = ScalarWriter({str(tmp_path)!r})\n"
+        "writer.add(1, {'loss': 0.5})\n"
+        "writer.close()\n"
+        "assert not {'torch', 'tensorflow'} & sys.modules.keys()\n"
+    )
+    pytest.importorskip("tensorboard", reason="did not run: TensorBoard is not installed")
+    subprocess.run([sys.executable, "-c", script], check=True)
+    assert len(list(tmp_path.glob("events.out.tfevents.*"))) == 1
+
+
+def test_throughput_leaves_the_first_round_out(monkeypatch):
+    now = 100.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    throughput = Throughput(10)
+    now = 160.0
+    assert throughput.words(11, 20) == "throughput not known yet"
+    now = 162.0
+    assert throughput.numbers(15, 20) == {"rounds_per_second": 2.0, "seconds_left": 2.5}
+    assert throughput.words(15, 20) == "2.00 rounds/s, 0:00:02 left"
+
+
+def test_progress_is_logged_after_evaluations_and_at_the_end(caplog):
+    caplog.set_level(logging.INFO, "flwr.loop")
+    run(Evaluate(measure, every=3), Progress(every=1e9), rounds=7)
+    lines = [r.getMessage() for r in caplog.records if r.getMessage().startswith("Round")]
+    assert [line.split(":")[0] for line in lines] == ["Round 3/7", "Round 6/7", "Round 7/7"]
+    assert lines[0].startswith("Round 3/7: 2 counted, train_loss 0.25, loss 0.3333; ")
+    assert lines[0].endswith(" left")
+
+
+def test_progress_is_a_file_for_others(tmp_path, caplog):
+    caplog.set_level(logging.INFO, "flwr.loop")
+    file = tmp_path / "progress.json"
+    run(Progress(every=None, file=file), rounds=1)
+    first = {"round": 1, "rounds": 1, "rounds_per_second": None, "seconds_left": None}
+    assert json.loads(file.read_text()) == first
+    assert not any(r.getMessage().startswith("Round") for r in caplog.records)
