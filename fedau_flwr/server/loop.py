@@ -145,9 +145,11 @@ class RoundLoop:
         if self.status == "running" or status == "diverged":
             self.status, self.sentence = status, sentence
 
-    def restore(self, *, round: int, arrays: ArrayRecord, seconds: float, attempt: int) -> None:  # noqa: A002
-        """Go on from an earlier state, as the given attempt."""
-        self.round, self.arrays, self.attempt = round, arrays, attempt
+    def restore(
+        self, server_round: int, arrays: ArrayRecord, *, seconds: float, attempt: int
+    ) -> None:
+        """Go on after an earlier round, as the given attempt."""
+        self.round, self.arrays, self.attempt = server_round, arrays, attempt
         self._earlier = seconds
 
     @contextmanager

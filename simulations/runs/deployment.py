@@ -38,7 +38,7 @@ from simulations.runs.directory import RunDirectory
 from simulations.runs.log import run_log
 from simulations.runs.measurement import Measurement
 from simulations.runs.outcome import Outcome, noting_refusal
-from simulations.runs.reports import AskedAndCounted, Reports
+from simulations.runs.reports import Reports
 from simulations.tasks.arrays import Part
 from simulations.tasks.spec import DataError
 
@@ -81,7 +81,6 @@ def deployment_loop(
         # Nobody but the nodes themselves sees training samples.
         return Measurement(train=None, test=evaluator.evaluate(decode_all(loop.arrays), test))
 
-    counts = AskedAndCounted()
     progress = Progress(every=None, file=run.progress_file)
     # The signals are Flower's, which ends the app in its own way.
     request = StopOnRequest(
@@ -97,8 +96,7 @@ def deployment_loop(
         [
             *callbacks,
             WaitForNodes(LEAST_SECURE if config.secure_sum else 1, request=request),
-            counts,
-            Reports(run, config, measured, counts, progress),
+            Reports(run, config, measured, progress),
             StopOnDivergence(),
             request,
             PrometheusTextfile(run.path / "metrics.prom"),

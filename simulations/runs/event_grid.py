@@ -30,12 +30,8 @@ PATIENCE = 5.0
 """Seconds for which the engine waits for a message before it looks whether the run was stopped; a
 message that comes just then waits for a tenth of a second."""
 
-GRID = {"push_messages": ("self", "messages"), "pull_messages": ("self", "message_ids")}
-STATE = {
-    "get_message_ins": ("self", "node_id", "limit", "run_id"),
-    "store_message_res": ("self", "message"),
-}
-"""Parameters of the methods that are used or replaced, as Flower has them."""
+REPLACED = {"get_message_ins": "_next_for_node", "store_message_res": "_reply_came"}
+"""Methods of Flower's state, and those that take their place."""
 
 
 @contextmanager
@@ -63,14 +59,15 @@ def _is_known(grid: Any) -> bool:
     """Return whether this is the engine's grid; raises where Flower is another one."""
     if type(grid) is not _flower.InMemoryGrid:
         return False
-    if type(grid.state) is not _flower.InMemoryLinkState:
-        return False
-    for kind, names in ((type(grid), GRID), (type(grid.state), STATE)):
-        for name, known in names.items():
-            found = tuple(inspect.signature(getattr(kind, name)).parameters)
-            if found != known:
-                raise TypeError(f"{kind.__name__}.{name} takes {found} instead of {known}.")
-    return True
+    kind = type(grid.state)
+    for theirs, ours in REPLACED.items():
+        found, known = (
+            tuple(inspect.signature(method).parameters)
+            for method in (getattr(kind, theirs), getattr(EventDrivenGrid, ours))
+        )
+        if found != known:
+            raise TypeError(f"{kind.__name__}.{theirs} takes {found} instead of {known}.")
+    return kind is _flower.InMemoryLinkState
 
 
 class EventDrivenGrid(ForwardingGrid):
@@ -92,16 +89,14 @@ class EventDrivenGrid(ForwardingGrid):
         self._answered: set[str] = set()
         self._closed = False
         self._fetch, self._store_reply = self.state.get_message_ins, self.state.store_message_res
-        vars(self.state).update(
-            get_message_ins=self._next_for_node, store_message_res=self._reply_came
-        )
+        vars(self.state).update({name: getattr(self, own) for name, own in REPLACED.items()})
 
     def close(self) -> None:
         """Give the state its own methods back and let go of the engine."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        for name in ("get_message_ins", "store_message_res"):
+        for name in REPLACED:
             vars(self.state).pop(name, None)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:

@@ -32,7 +32,7 @@ class ParticipationRecord(Callback):
         self._grid = grid
         self.participated = np.zeros(clients, np.int64)
         self.counted = np.zeros(clients, np.int64)
-        self.reported = (0, 0, 0)
+        self.last = (0, 0)
         self._weighting: FedAUWeighting | None = None
         if experiment.config.method == "fedau":
             self._weighting = FedAUWeighting(experiment.config.cutoff or None)
@@ -58,6 +58,7 @@ class ParticipationRecord(Callback):
 
     def add(self, participants: NDArray[np.int64], counted: NDArray[np.int64]) -> None:
         """Note one round."""
+        self.last = (len(participants), len(counted))
         self.participated[participants] += 1
         self.counted[counted] += 1
         if self._weighting is not None:
@@ -66,15 +67,6 @@ class ParticipationRecord(Callback):
             mask = np.zeros(len(self.counted), bool)
             mask[counted] = True
             self._states = self._weighting.advance_all(self._states, mask)
-
-    def since_last_report(self, server_round: int) -> dict[str, float]:
-        """Return the means per round since the last call."""
-        now = (server_round, int(self.participated.sum()), int(self.counted.sum()))
-        rounds, *sums = (new - old for new, old in zip(now, self.reported, strict=True))
-        self.reported = now
-        return dict(
-            zip(("participants", "counted"), (s / max(rounds, 1) for s in sums), strict=True)
-        )
 
     def arrays(self) -> dict[str, Any]:
         """Return what goes into participation.npz."""
@@ -100,7 +92,6 @@ class ParticipationRecord(Callback):
         state: dict[str, Any] = {
             "participated": self.participated,
             "counted": self.counted,
-            "reported": list(self.reported),
         }
         if self._weighting is not None:
             names = ("round", "intervals", "elapsed", "weight")
@@ -113,7 +104,6 @@ class ParticipationRecord(Callback):
         """Go on from a checkpoint."""
         self.participated = state["participated"]
         self.counted = state["counted"]
-        self.reported = tuple(state["reported"])
         if self._weighting is not None:
             self._states = WeightStates(**state["states"])
             self._mean = state["mean"].tolist()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -16,43 +16,10 @@ from simulations.config import RunConfig
 from simulations.nodes.evaluator import client_means, client_test_accuracy
 from simulations.runs.directory import RunDirectory
 from simulations.runs.measurement import Measurement
+from simulations.runs.participation import ParticipationRecord
 from simulations.tasks.split import Split
 
 log = logging.getLogger("flwr.simulations")
-
-
-class Counts(Protocol):
-    """Knows how many came."""
-
-    def since_last_report(self, server_round: int) -> dict[str, float]:
-        """Return the means per round since the last call."""
-
-
-class AskedAndCounted(Callback):
-    """Knows how many nodes were asked and how many clients were counted, from the reports."""
-
-    def __init__(self) -> None:
-        self._sums = (0, 0, 0)
-
-    def after_round(self, loop: RoundLoop, report: RoundReport) -> None:
-        """Note one round."""
-        rounds, asked, counted = self._sums
-        self._sums = (rounds + 1, asked + report.asked, counted + report.counted)
-
-    def since_last_report(self, server_round: int) -> dict[str, float]:
-        """Return the means per round since the last call."""
-        rounds, asked, counted = self._sums
-        self._sums = (0, 0, 0)
-        return {"participants": asked / max(rounds, 1), "counted": counted / max(rounds, 1)}
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return what a checkpoint needs."""
-        return {"sums": self._sums}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint."""
-        rounds, asked, counted = state["sums"]
-        self._sums = (rounds, asked, counted)
 
 
 class Reports(Callback):
@@ -66,10 +33,10 @@ class Reports(Callback):
         Says after which rounds. A run that has diverged gets a last one.
     measure : Callable[[RoundLoop], Measurement]
         Evaluates the model.
-    counts : Counts
-        Knows how many came.
     progress : Progress
         Knows how fast the run goes.
+    record : ParticipationRecord | None
+        Knows how many came; by default it is how many nodes were asked.
     """
 
     def __init__(
@@ -77,14 +44,15 @@ class Reports(Callback):
         run: RunDirectory,
         config: RunConfig,
         measure: Callable[[RoundLoop], Measurement],
-        counts: Counts,
         progress: Progress,
+        record: ParticipationRecord | None = None,
     ) -> None:
         self._run = run
         self._config = config
         self._measure = measure
-        self._counts = counts
         self._progress = progress
+        self._record = record
+        self._since = (0, 0, 0)
         self._seconds: list[float] = []
         self.last: Measurement | None = None
 
@@ -96,6 +64,9 @@ class Reports(Callback):
     def after_round(self, loop: RoundLoop, report: RoundReport) -> None:
         """Evaluate if it is time to."""
         self._seconds.append(loop.round_seconds)
+        came = (report.asked, report.counted) if self._record is None else self._record.last
+        rounds, participants, counted = self._since
+        self._since = (rounds + 1, participants + came[0], counted + came[1])
         if self._config.evaluates(loop.round):
             self._report(loop)
 
@@ -109,19 +80,31 @@ class Reports(Callback):
             self.last = self._measure(loop)
         metrics = self.last.metrics()
         loop.metrics |= metrics
+        rounds, participants, counted = self._since
         self._run.report(
             {
                 "round": loop.round,
                 **metrics,
-                **self._counts.since_last_report(loop.round),
+                "participants": participants / rounds,
+                "counted": counted / rounds,
                 "round_seconds": round(float(np.median(self._seconds)), 4),
                 "seconds": round(loop.seconds, 3),
             }
         )
         self._seconds.clear()
+        self._since = (0, 0, 0)
         if words := self.last.words():
-            pace = self._progress.throughput.words(loop.round, loop.rounds)
+            pace = self._progress.words(loop)
             log.info("Round %d/%d: %s; %s", loop.round, loop.rounds, words, pace)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a checkpoint needs."""
+        return {"since": self._since}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        rounds, participants, counted = state["since"]
+        self._since = (rounds, participants, counted)
 
 
 class ClientResults(Callback):

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
 from flwr.app import ConfigRecord
 from flwr.serverapp.strategy import Strategy
 
@@ -64,7 +65,7 @@ def simulation_loop(
     advice = f"go on with `fedau resume {run.path}`"
     record, times = ParticipationRecord(experiment, grid), RoundTimes()
     progress = Progress(every=None, file=run.progress_file)
-    reports = Reports(run, config, measured, record, progress)
+    reports = Reports(run, config, measured, progress, record)
     return RoundLoop(
         strategy,
         grid,
@@ -113,8 +114,11 @@ class SimulationCheckpoints(Checkpoints):
         """Return the last checkpoint, also if version 0.1 wrote it."""
         state = super().read()
         if "callbacks" not in state:
+            record = state["record"]
+            now = (state["round"], int(record["participated"].sum()), int(record["counted"].sum()))
             state["callbacks"] = {
-                "ParticipationRecord": state["record"],
+                "ParticipationRecord": record,
+                "Reports": {"since": np.subtract(now, record["reported"]).tolist()},
                 "StopOnDivergence": {"uncounted": state["uncounted"]},
             }
         return state

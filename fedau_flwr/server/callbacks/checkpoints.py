@@ -114,12 +114,9 @@ class Checkpoints(Callback):
         arrays = encode(state["model"])
         if _shapes(arrays) != _shapes(loop.arrays):
             raise ValueError(f"{self.path} is of another model; choose another directory.")
-        loop.restore(
-            round=state["round"],
-            arrays=arrays,
-            seconds=state["seconds"],
-            attempt=state.get("attempt", 1) + 1,  # version 0.1 kept neither these nor callbacks
-        )
+        # Version 0.1 kept neither attempts nor callbacks.
+        attempt = state.get("attempt", 1) + 1
+        loop.restore(state["round"], arrays, seconds=state["seconds"], attempt=attempt)
         if state["strategy"] and hasattr(loop.strategy, "load_state_dict"):
             loop.strategy.load_state_dict(state["strategy"])
         saved = state.get("callbacks", {})

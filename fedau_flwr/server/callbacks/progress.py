@@ -17,31 +17,6 @@ log = logging.getLogger("flwr.loop")
 FILE_SECONDS = 1.0
 
 
-class Throughput:
-    """Rounds per second since the first round of an attempt, which is slow and left out."""
-
-    def __init__(self, done: int) -> None:
-        self._first = done + 1
-        self._since = time.monotonic()
-
-    def numbers(self, done: int, rounds: int) -> dict[str, float | None]:
-        """Return rounds per second and seconds left, None as long as nothing is known."""
-        now = time.monotonic()
-        if done <= self._first:
-            self._since = now
-            return {"rounds_per_second": None, "seconds_left": None}
-        speed = (done - self._first) / max(now - self._since, 1e-9)
-        return {"rounds_per_second": speed, "seconds_left": (rounds - done) / speed}
-
-    def words(self, done: int, rounds: int) -> str:
-        """Return the throughput for a log line."""
-        numbers = self.numbers(done, rounds)
-        speed, left = numbers["rounds_per_second"], numbers["seconds_left"]
-        if speed is None or left is None:
-            return "throughput not known yet"
-        return f"{speed:.2f} rounds/s, {timedelta(seconds=round(left))} left"
-
-
 class Progress(Callback):
     """Logs how far the run is: after every evaluation, and from time to time.
 
@@ -58,15 +33,30 @@ class Progress(Callback):
         self._every = every
         self._file = file
         self._logged = self._saved = 0.0
-        self.throughput = Throughput(0)
+        self._first, self._since = 1, 0.0
 
     def on_start(self, loop: RoundLoop) -> None:
-        """Begin to measure."""
-        self.throughput = Throughput(loop.round)
+        """Begin with the first round of this attempt, which is slow and left out."""
+        self._first = loop.round + 1
 
     def after_round(self, loop: RoundLoop, report: RoundReport) -> None:
-        """Take the end of the first round, from which on it counts."""
-        self.throughput.numbers(loop.round, loop.rounds)
+        """Take the end of the first round, from which on time counts."""
+        if loop.round == self._first:
+            self._since = time.monotonic()
+
+    def numbers(self, loop: RoundLoop) -> dict[str, float | None]:
+        """Return rounds per second and seconds left, None as long as nothing is known."""
+        if loop.round <= self._first:
+            return {"rounds_per_second": None, "seconds_left": None}
+        speed = (loop.round - self._first) / max(time.monotonic() - self._since, 1e-9)
+        return {"rounds_per_second": speed, "seconds_left": (loop.rounds - loop.round) / speed}
+
+    def words(self, loop: RoundLoop) -> str:
+        """Return the throughput for a log line."""
+        speed, left = self.numbers(loop).values()
+        if speed is None or left is None:
+            return "throughput not known yet"
+        return f"{speed:.2f} rounds/s, {timedelta(seconds=round(left))} left"
 
     def round_done(self, loop: RoundLoop, report: RoundReport) -> None:
         """Say it where it is due."""
@@ -78,11 +68,10 @@ class Progress(Callback):
             log.info("%s", self._line(loop, report))
         if self._file is not None and now - self._saved >= FILE_SECONDS:
             self._saved = now
-            numbers = self.throughput.numbers(loop.round, loop.rounds)
-            save_text(self._file, to_json({"round": loop.round, "rounds": loop.rounds, **numbers}))
+            numbers = {"round": loop.round, "rounds": loop.rounds, **self.numbers(loop)}
+            save_text(self._file, to_json(numbers))
 
     def _line(self, loop: RoundLoop, report: RoundReport) -> str:
         metrics = {k: v for k, v in loop.metrics.items() if isinstance(v, int | float)}
         parts = [f"{report.counted} counted", *(f"{k} {v:.4g}" for k, v in metrics.items())]
-        pace = self.throughput.words(loop.round, loop.rounds)
-        return f"Round {loop.round}/{loop.rounds}: {', '.join(parts)}; {pace}"
+        return f"Round {loop.round}/{loop.rounds}: {', '.join(parts)}; {self.words(loop)}"

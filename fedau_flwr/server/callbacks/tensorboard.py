@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,10 @@ class TensorBoard(Callback):
     """
 
     def __init__(self, directory: str | Path) -> None:
+        if find_spec("tensorboard") is None:
+            raise ModuleNotFoundError(
+                "The callback needs TensorBoard: run `pip install 'fedau-flwr[tensorboard]'`."
+            )
         self._directory = directory
         self._writer: ScalarWriter | None = None
 

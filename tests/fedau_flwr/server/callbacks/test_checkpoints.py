@@ -1,6 +1,7 @@
 """Checkpoint files, and runs that are killed and go on."""
 
 import os
+import random
 
 import numpy as np
 import pytest
@@ -75,6 +76,7 @@ class Flaky(Federation):
     """Clients come and go by round, so that every client has a weight and a history of its own."""
 
     def set_round(self, number):
+        random.seed(number)  # Flower adds up in the order in which it has drawn the nodes
         self.present = {c for c in range(CLIENTS) if number % (c + 1) == 0}
         self.lost = {0} if number % 3 == 0 else set()
 

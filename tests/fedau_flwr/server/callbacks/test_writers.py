@@ -4,6 +4,7 @@ import json
 import logging
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,8 +18,8 @@ from fedau_flwr.server.callbacks import (
     Progress,
     TensorBoard,
     progress,
+    tensorboard,
 )
-from fedau_flwr.server.callbacks.progress import Throughput
 from tests.fedau_flwr.federation import Federation, record, towards, training_app
 from tests.fedau_flwr.server.test_loop import fedavg
 
@@ -95,15 +96,24 @@ def test_event_files_need_no_torch(tmp_path):
     assert len(list(tmp_path.glob("events.out.tfevents.*"))) == 1
 
 
-def test_throughput_leaves_the_first_round_out(monkeypatch):
+def test_without_tensorboard_there_is_one_sentence(monkeypatch):
+    monkeypatch.setattr(tensorboard, "find_spec", lambda name: None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'fedau-flwr\[tensorboard\]'`\.$"):
+        TensorBoard("anywhere")
+
+
+def test_throughput_leaves_the_first_round_of_an_attempt_out(monkeypatch):
     now = 100.0
     monkeypatch.setattr(progress.time, "monotonic", lambda: now)
-    throughput = Throughput(10)
-    now = 160.0
-    assert throughput.words(11, 20) == "throughput not known yet"
-    now = 162.0
-    assert throughput.numbers(15, 20) == {"rounds_per_second": 2.0, "seconds_left": 2.5}
-    assert throughput.words(15, 20) == "2.00 rounds/s, 0:00:02 left"
+    callback, loop = Progress(), SimpleNamespace(round=10, rounds=20)
+    callback.on_start(loop)
+    now, loop.round = 160.0, 11
+    callback.after_round(loop, None)
+    assert callback.words(loop) == "throughput not known yet"
+    now, loop.round = 162.0, 15
+    callback.after_round(loop, None)
+    assert callback.numbers(loop) == {"rounds_per_second": 2.0, "seconds_left": 2.5}
+    assert callback.words(loop) == "2.00 rounds/s, 0:00:02 left"
 
 
 def test_progress_is_logged_after_evaluations_and_at_the_end(caplog):
