@@ -19,8 +19,8 @@ import numpy as np
 from flwr.app import ConfigRecord, Message
 from flwr.serverapp import Grid
 
-from fedau_flwr import FedAU
-from fedau_flwr.server.deadlines import PunctualGrid
+from fedau_flwr import SumStrategy
+from fedau_flwr.server.deadlines import DeadlineGrid
 from fedau_flwr.server.report import RoundReport
 from fedau_flwr.wire.records import decode_all, encode
 from simulations.config import LEAST_SECURE, ConfigError, RunConfig
@@ -57,7 +57,7 @@ def run_federation(grid: Grid, config: RunConfig) -> RunDirectory:
     run = RunDirectory.open(config)
     with run_log(run.log_file, every_round=True):
         log.info("The results go to %s.", run.path)
-        Training(PunctualGrid(grid), config, run).run()
+        Training(DeadlineGrid(grid), config, run).run()
     return run
 
 
@@ -166,13 +166,13 @@ class Training:
         arrays, _ = self._strategy.aggregate_train(number, replies)
         self._arrays = self._arrays if arrays is None else arrays
         self._round = number
-        if isinstance(self._strategy, FedAU) and self._strategy.last_round is not None:
+        if isinstance(self._strategy, SumStrategy) and self._strategy.last_round is not None:
             return self._strategy.last_round
         return _plain_report(number, messages, replies, errors, time.monotonic() - began)
 
     @property
     def _attempt(self) -> int:
-        return len(self._strategy.ledger.attempts) if isinstance(self._strategy, FedAU) else 1
+        return len(self._strategy.ledger.attempts) if isinstance(self._strategy, SumStrategy) else 1
 
     def _evaluate(self) -> dict[str, float] | None:
         """Evaluate on the server's own test set, and report the rounds since the last time."""
@@ -218,10 +218,10 @@ class Training:
             "round": self._round,
             "seconds": self._seconds,
             "model": decode_all(self._arrays),
-            "strategy": strategy.state_dict() if isinstance(strategy, FedAU) else {},
+            "strategy": strategy.state_dict() if isinstance(strategy, SumStrategy) else {},
         }
         save_checkpoint(self._run.checkpoint_file, state)
-        if isinstance(strategy, FedAU):
+        if isinstance(strategy, SumStrategy):
             strategy.checkpointed(self._round)
 
     def _load(self) -> None:
@@ -229,7 +229,7 @@ class Training:
         self._round = state["round"]
         self._seconds = state["seconds"]
         self._arrays = encode(state["model"])
-        if isinstance(self._strategy, FedAU):
+        if isinstance(self._strategy, SumStrategy):
             self._strategy.load_state_dict(state["strategy"])
         self._run.forget_reports_after(self._round)
         log.info("Going on after round %d of %s.", self._round, self._run.path)

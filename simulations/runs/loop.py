@@ -18,9 +18,9 @@ from flwr.app import ConfigRecord, Message
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
-from fedau_flwr import FedAU
+from fedau_flwr import SumStrategy
+from fedau_flwr.arrays import Arrays
 from fedau_flwr.availability import AvailabilityGrid, HostGrid
-from fedau_flwr.client.store import Arrays
 from fedau_flwr.wire.records import decode_all, encode
 from simulations.methods.strategy import TIMEOUT
 from simulations.nodes.client_states import flush
@@ -160,21 +160,21 @@ class RoundLoop:
             self._record.add(participants, counted)
         if len(counted):
             self._uncounted = 0
-        elif isinstance(self._strategy, FedAU) and self._strategy.last_round.rejected:
+        elif isinstance(self._strategy, SumStrategy) and self._strategy.last_round.rejected:
             self._uncounted += 1
 
     def _clients(self, replies: list[Message]) -> list[int]:
         """Return the clients behind the replies that are no refusals."""
         nodes = [reply.metadata.src_node_id for reply in replies if not reply.has_error()]
         if isinstance(self._grid, HostGrid):
-            return [client for node in nodes for client in self._grid.roster(node)]
+            return [client for node in nodes for client in self._grid.hosted(node)]
         return [self._grid.client_numbers[node] for node in nodes]
 
     def _counted(
         self, number: int, participants: NDArray[np.int64], replied: list[int]
     ) -> NDArray[np.int64]:
         """Return the clients that are in this round's sum."""
-        if not isinstance(self._strategy, FedAU):
+        if not isinstance(self._strategy, SumStrategy):
             return np.array(replied, np.int64)
         counted = self._strategy.ledger.counted
         return np.array([c for c in participants.tolist() if counted.get(c) == number], np.int64)
@@ -245,7 +245,7 @@ class RoundLoop:
             "uncounted": self._uncounted,
             "model": decode_all(self._arrays),
             "record": self._record.state_dict(),
-            "strategy": strategy.state_dict() if isinstance(strategy, FedAU) else {},
+            "strategy": strategy.state_dict() if isinstance(strategy, SumStrategy) else {},
         }
         try:
             flush(self._run.states)
@@ -259,7 +259,7 @@ class RoundLoop:
                 f"({error.strerror or error}); {last}."
             ) from error
         self._safe = self._round
-        if isinstance(strategy, FedAU):
+        if isinstance(strategy, SumStrategy):
             strategy.checkpointed(self._round)
 
     def _load(self) -> None:
@@ -270,7 +270,7 @@ class RoundLoop:
         self._uncounted = state["uncounted"]
         self._arrays = encode(state["model"])
         self._record.load_state_dict(state["record"])
-        if isinstance(self._strategy, FedAU):
+        if isinstance(self._strategy, SumStrategy):
             self._strategy.load_state_dict(state["strategy"])
         self._run.forget_reports_after(self._round)
         log.info("Going on after round %d of %s.", self._round, self._run.path)
