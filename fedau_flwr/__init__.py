@@ -1,16 +1,22 @@
 """FedAU for Flower: unbiased federated averaging when clients come and go."""
 
+from . import _moved
 from .availability import AvailabilityGrid, Bernoulli, Cyclic, Markov, Trace, answer_identity
 from .client.mixin import FedAUMixin
 from .client.mod import FedAUMod
-from .methods.memory import MIFA, FedVARP
+from .client.transform import Transform
+from .methods.fedau import FedAU
+from .methods.fedvarp import FedVARP
+from .methods.mifa import MIFA
 from .methods.optimisers import FedAUAdagrad, FedAUAdam, FedAUAvgM, FedAUYogi
 from .privacy import AdaptiveNorm, GaussianPrivacy, PrivacyBudget
 from .secure import SecureSum, SecureSumMod
 from .server.loop import RoundLoop
-from .server.strategy import FedAU
+from .server.strategy import SumStrategy
 from .weight_state import WeightState
 from .weighting import FedAUWeighting, InverseProbabilityWeighting, UnitWeighting
+
+_moved.install()
 
 __all__ = [
     "MIFA",
@@ -34,7 +40,9 @@ __all__ = [
     "RoundLoop",
     "SecureSum",
     "SecureSumMod",
+    "SumStrategy",
     "Trace",
+    "Transform",
     "UnitWeighting",
     "WeightState",
     "answer_identity",

@@ -24,11 +24,10 @@ from flwr.server.client_manager import ClientManager
 from flwr.server.client_proxy import ClientProxy
 from flwr.server.strategy import FedAvg
 
-from .client.contribution import is_averaged
-from .client.store import Arrays
+from .arrays import Arrays, is_averaged, moved
+from .methods.fedau import check_divisor
 from .server.ledger import Ledger
-from .server.strategy import moved
-from .server.summation import unweighted
+from .server.replies import unweighted
 
 log = logging.getLogger("flwr.fedau")
 
@@ -58,8 +57,7 @@ class FedAU(FedAvg):
     ) -> None:
         if not isinstance(num_clients, int) or num_clients < 1:
             raise ValueError(f"num_clients is {num_clients!r}, but must be an integer >= 1.")
-        if divisor not in {"clients", "participants"}:
-            raise ValueError(f"divisor is {divisor!r}, but must be 'clients' or 'participants'.")
+        check_divisor(divisor)
         super().__init__(**{"fraction_evaluate": 0.0, **options})
         self.num_clients = num_clients
         self.server_learning_rate = server_learning_rate

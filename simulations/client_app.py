@@ -27,9 +27,8 @@ from flwr.common.constant import ErrorCode
 from fedau_flwr import FedAUMod, SecureSumMod
 from fedau_flwr.availability import answer_identity
 from fedau_flwr.client.host import Host
-from fedau_flwr.client.mod import refuse
 from fedau_flwr.wire.records import decode_all, encode
-from fedau_flwr.wire.requests import HOSTED, LABEL_RECORD, Refusal
+from fedau_flwr.wire.requests import HOSTED
 from simulations.config import RunConfig
 from simulations.nodes import deployed as real
 from simulations.nodes.worker import STATES, Worker, worker_for
@@ -81,7 +80,8 @@ def train(message: Message, context: Context) -> Message:
     worker = _worker(context)
     config = message.content["config"]
     if HOSTED in config and context.run_config["method"] != "fedavg":
-        return _train_hosted(message, worker)
+        host = Host(lambda client: worker.participant(client, config))
+        return host.reply(message, lambda client, model: worker.train(client, model, config))
     model = decode_all(message.content["arrays"])
     clients = list(config.get(HOSTED, [int(context.node_config["partition-id"])]))
     if len(clients) == 1:
@@ -95,21 +95,6 @@ def train(message: Message, context: Context) -> Message:
     content = RecordDict(
         {"arrays": encode(trained), "metrics": MetricRecord({"num-examples": examples})}
     )
-    return Message(content, reply_to=message)
-
-
-def _train_hosted(message: Message, worker: Worker) -> Message:
-    """Reply with the sum of the contributions of the clients that the message names."""
-    config = message.content["config"]
-    model = decode_all(message.content["arrays"])
-    host = Host(lambda client: worker.participant(client, config))
-    try:
-        total, label = host.contribute(
-            config, model, lambda client: worker.train(client, model, config)
-        )
-    except Refusal as refusal:
-        return refuse(message, refusal)
-    content = RecordDict({"arrays": encode(total), LABEL_RECORD: label})
     return Message(content, reply_to=message)
 
 

@@ -1,5 +1,7 @@
 """A Flower grid whose nodes host the clients that come and go."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from typing import Any
 
@@ -8,6 +10,7 @@ from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 from numpy.typing import ArrayLike, NDArray
 
+from fedau_flwr.server.roster import Roster
 from fedau_flwr.wire.requests import HOSTED
 
 from .grid import AvailabilityGrid
@@ -20,6 +23,20 @@ def deal(participants: ArrayLike, hosts: int) -> list[list[int]]:
     return [clients[host::hosts].tolist() for host in range(hosts)]
 
 
+class _HostRoster(Roster):
+    """The clients that are dealt to each node."""
+
+    hosting = True
+
+    def __init__(self, grid: HostGrid) -> None:
+        super().__init__(grid.client_numbers)
+        self._grid = grid
+
+    def clients(self, node: int) -> list[int]:
+        """Return the clients that a node is asked for in the running round."""
+        return self._grid.hosted(node)
+
+
 class HostGrid(AvailabilityGrid):
     """Deals the clients that are there in a round to the nodes and shows the nodes that have some.
 
@@ -27,7 +44,7 @@ class HostGrid(AvailabilityGrid):
     fixed assignment would leave some hosts idle while others still work. ::
 
         grid = HostGrid(grid, Bernoulli(p, seed=1))
-        strategy = FedAU(num_clients=N, hosts=grid.roster, client_numbers=grid.client_numbers)
+        strategy = FedAU(num_clients=N, roster=grid.roster)
 
     A strategy that knows nothing of hosts, such as Flower's own, gets the numbers of the
     participants into its train messages on their way: as the list ``fedau-clients`` in the config
@@ -55,7 +72,12 @@ class HostGrid(AvailabilityGrid):
         """Return the numbers of the clients that are there in this round."""
         return np.flatnonzero(self._process.active(self._round_index()))
 
-    def roster(self, node: int) -> list[int]:
+    @property
+    def roster(self) -> Roster:
+        """Which clients a node stands for, for a strategy of this package."""
+        return _HostRoster(self)
+
+    def hosted(self, node: int) -> list[int]:
         """Return the clients that a node serves in this round."""
         return self._rosters[self.client_numbers[node]] if self._rosters else []
 
@@ -74,7 +96,7 @@ class HostGrid(AvailabilityGrid):
         if self._dealt != (self._round_index(), hosts):
             self._rosters = deal(self.participants(), hosts)
             self._dealt = (self._round_index(), hosts)
-        return [node for node in nodes if self.roster(node)]
+        return [node for node in nodes if self.hosted(node)]
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Push messages through the underlying grid, train messages with their participants."""
@@ -97,8 +119,8 @@ class HostGrid(AvailabilityGrid):
         # Strategies put one and the same content into all of their messages.
         content = RecordDict({**message.content})
         name = next(iter(configs), "config")
-        roster = self.roster(message.metadata.dst_node_id)
-        content[name] = ConfigRecord({**configs.get(name, {}), HOSTED: roster})
+        hosted = self.hosted(message.metadata.dst_node_id)
+        content[name] = ConfigRecord({**configs.get(name, {}), HOSTED: hosted})
         return Message(
             content,
             message.metadata.dst_node_id,

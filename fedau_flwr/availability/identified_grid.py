@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable
 from math import inf
+from typing import Any
 
 from flwr.app import Message
-from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 
 from fedau_flwr.server.forwarding import ForwardingGrid
+from fedau_flwr.server.roster import Roster
 
 from .identity import Identities
 
@@ -28,11 +29,16 @@ class IdentifiedGrid(ForwardingGrid):
         """Client number of each node id that has been seen so far."""
         return self._identities.client_numbers
 
+    @property
+    def roster(self) -> Roster:
+        """Which client a node stands for, for a strategy of this package."""
+        return Roster(self.client_numbers)
+
     def get_node_ids(self) -> list[int]:
         """Return the ids of the shown nodes by client number."""
         return self._identities.connected()
 
-    def get_nodes(self) -> list[NodeInfo]:
+    def get_nodes(self) -> list[Any]:
         """Return what the underlying grid knows about the shown nodes, by client number."""
         known = {node.node_id: node for node in self._grid.get_nodes()}
         return [known[node] for node in self.get_node_ids() if node in known]

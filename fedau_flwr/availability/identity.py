@@ -4,22 +4,24 @@ Flower gives nodes random ids; only the node knows its number, in its node confi
 asked.
 """
 
+import logging
 from collections.abc import Iterable
-from logging import WARNING
 
 from flwr.app import ConfigRecord, Context, Error, Message, MessageType, MetricRecord, RecordDict
-from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
-from flwr.supercore import log
+
+from fedau_flwr import _flower
+
+log = logging.getLogger("flwr.fedau")
 
 IDENTITY_RECORD = "fedau-identity"
 CLIENT_KEY = "partition-id"
-_ASK_AGAIN = {
-    ErrorCode.MESSAGE_UNAVAILABLE,
-    ErrorCode.REPLY_MESSAGE_UNAVAILABLE,
-    ErrorCode.NODE_UNAVAILABLE,
-    ErrorCode.CLIENT_APP_CRASHED,
-}
+_ASK_AGAIN = (
+    "MESSAGE_UNAVAILABLE",
+    "REPLY_MESSAGE_UNAVAILABLE",
+    "NODE_UNAVAILABLE",
+    "CLIENT_APP_CRASHED",
+)
 
 
 def answer_identity(message: Message, context: Context) -> Message:
@@ -31,7 +33,7 @@ def answer_identity(message: Message, context: Context) -> Message:
     client = context.node_config.get(CLIENT_KEY)
     if isinstance(client, bool) or not isinstance(client, int):
         reason = f"`{CLIENT_KEY}` in its node config is {client!r} and must be its client number"
-        return Message(Error(ErrorCode.MOD_FAILED_PRECONDITION, reason), reply_to=message)
+        return Message(Error(_flower.ErrorCode.MOD_FAILED_PRECONDITION, reason), reply_to=message)
     record = ConfigRecord({CLIENT_KEY: client})
     return Message(RecordDict({IDENTITY_RECORD: record}), reply_to=message)
 
@@ -72,8 +74,7 @@ class Identities:
         taken = set(self.client_numbers.values())
         for client, node in sorted((client, node) for node, client in self._read(answers)):
             if client in taken:
-                log(
-                    WARNING,
+                log.warning(
                     "Node %d takes the place of an earlier node of client %d.",
                     node,
                     client,
@@ -82,8 +83,7 @@ class Identities:
             self.client_numbers[node] = client
         silent = [node for node in nodes if node not in self.client_numbers]
         if silent:
-            log(
-                WARNING,
+            log.warning(
                 "%d of %d nodes did not say which client they are and are left out: node %d, …",
                 len(silent),
                 len(nodes),
@@ -94,13 +94,13 @@ class Identities:
         for answer in answers:
             node = answer.metadata.src_node_id
             if answer.has_error():
-                if answer.error.code in _ASK_AGAIN:
+                if answer.error.code in [getattr(_flower.ErrorCode, n) for n in _ASK_AGAIN]:
                     continue
                 raise _no_identity(node, answer.error)
             client = _client_number(answer.content)
             if client is None:
                 reason = f"its answer holds no integer `{CLIENT_KEY}`"
-                raise _no_identity(node, Error(ErrorCode.UNKNOWN, reason))
+                raise _no_identity(node, Error(_flower.ErrorCode.UNKNOWN, reason))
             if not 0 <= client < self._clients:
                 raise ValueError(
                     f"Node {node} says that it is client {client}: "
@@ -122,7 +122,7 @@ def _client_number(content: RecordDict) -> int | None:
 def _no_identity(node: int, error: Error) -> ValueError:
     # Ray puts a whole traceback into the reason; what happened is in its last line.
     reason = (error.reason or "no reason given").strip().splitlines()[-1][:200]
-    if error.code == ErrorCode.MOD_FAILED_PRECONDITION:
+    if error.code == _flower.ErrorCode.MOD_FAILED_PRECONDITION:
         return ValueError(f"Node {node} cannot say which client it is: {reason}.")
     return ValueError(
         f"Node {node} did not say which client it is ({reason}): "

@@ -12,13 +12,17 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from flwr.app import ConfigRecord
+from flwr.app import ConfigRecord, Message
 
-from ..wire.requests import HOSTED, Refusal, hosted_requests
+from ..arrays import Arrays
+from ..wire.dialects import reply_content
+from ..wire.parts import Parts, add_parts, copied
+from ..wire.records import decode_all
+from ..wire.requests import HOSTED, LABEL_RECORD, Refusal, hosted_requests
 from .contribution import with_placeholders
+from .mod import refuse
 from .participant import Participant
 from .preparation import Preparation
-from .store import Arrays
 
 log = logging.getLogger("flwr.fedau")
 
@@ -36,21 +40,21 @@ class Host:
         self._participant = participant
 
     def contribute(
-        self, config: Mapping[str, Any], model: Arrays, train: Callable[[int], Arrays]
-    ) -> tuple[Arrays, ConfigRecord]:
+        self, config: Mapping[str, Any], model: Arrays, train: Callable[[int, Arrays], Arrays]
+    ) -> tuple[Parts, ConfigRecord]:
         """Return the sum over the clients that `config` names, and the label that lists them.
 
         A client that cannot contribute (its update is not finite) is left out and said to be;
         if none can, the host refuses as a whole.
         """
         preparation = Preparation.from_config(config)
-        total: Arrays = {}
+        total: Parts = {}
         included = []
         refusals = []
         for client, request in hosted_requests(config).items():
             participant = self._participant(client)
             try:
-                contribution = participant.contribute(
+                parts = participant.contribute(
                     request, model, partial(train, client), preparation=preparation
                 )
             except Refusal as refusal:
@@ -58,11 +62,24 @@ class Host:
                 refusals.append(refusal)
                 continue
             included.append(client)
-            for name, value in contribution.items():
-                if name in total:
-                    total[name] += value
-                else:
-                    total[name] = value.copy()
+            if total:
+                add_parts(total, parts)
+            else:
+                total = copied(parts)
         if refusals and not included:
             raise refusals[0]
-        return with_placeholders(total, model), ConfigRecord({HOSTED: included})
+        return total, ConfigRecord({HOSTED: included})
+
+    def reply(
+        self, message: Message, train: Callable[[int, Arrays], Arrays], name: str = "arrays"
+    ) -> Message:
+        """Answer a train message that names its clients, in the dialect of the Message API."""
+        model = decode_all(message.content.array_records[name])
+        try:
+            total, label = self.contribute(message.content["config"], model, train)
+        except Refusal as refusal:
+            return refuse(message, refusal)
+        main = with_placeholders(next(iter(total.values())), model)
+        content = reply_content(name, main, total, {})
+        content[LABEL_RECORD] = label
+        return Message(content, reply_to=message)

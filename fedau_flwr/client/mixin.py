@@ -9,9 +9,15 @@ from typing import Any, Self
 import numpy as np
 from flwr.app import Context, Message
 
+from ..arrays import Arrays
 from ..weighting import FedAUWeighting, Weighting
+from ..wire.dialects import numbered
+from ..wire.parts import beside
 from ..wire.requests import GROUP, Refusal
-from .mod import Contributor, FedAUMod, Importance
+from .contribution import with_placeholders
+from .contributor import Contributor, Importance
+from .mod import FedAUMod
+from .transform import Transform
 
 
 class FedAUMixin:
@@ -38,11 +44,14 @@ class FedAUMixin:
         The client's `q·N/Γ` in a weighted objective.
     fedau_report : tuple[str, ...]
         Names of metrics that are sent along.
+    fedau_transforms : tuple[type[Transform], ...]
+        The client halves of methods of your own.
     """
 
     fedau_weighting: Weighting = FedAUWeighting()
     fedau_importance: Importance = 1.0
     fedau_report: tuple[str, ...] = ()
+    fedau_transforms: tuple[type[Transform], ...] = ()
     _fedau_context: Context | None = None
     _fedau_inside: bool = False
 
@@ -74,7 +83,10 @@ def _weighted_train(train: Callable[..., Message]) -> Callable[..., Message]:
         if self._fedau_inside:
             return train(self, message, context)
         mod = FedAUMod(
-            self.fedau_weighting, importance=self.fedau_importance, report=self.fedau_report
+            self.fedau_weighting,
+            importance=self.fedau_importance,
+            report=self.fedau_report,
+            transforms=self.fedau_transforms,
         )
         return mod(message, context, lambda m, c: _once(self, lambda: train(self, m, c)))
 
@@ -91,20 +103,27 @@ def _weighted_fit(fit: Callable[..., Any]) -> Callable[..., Any]:
                 f"{type(self).__name__} does not know its context: return "
                 f"`{type(self).__name__}(...).with_context(context).to_client()` from client_fn."
             )
-        contributor = Contributor(self.fedau_weighting, self.fedau_importance, self.fedau_report)
+        contributor = Contributor(
+            self.fedau_weighting,
+            self.fedau_importance,
+            self.fedau_report,
+            transforms=self.fedau_transforms,
+        )
         model = {str(number): np.array(value) for number, value in enumerate(parameters)}
         metrics: dict[str, Any] = {}
 
-        def train() -> dict[str, Any]:
-            trained, _, own_metrics = _once(self, lambda: fit(self, parameters, config))
+        def train(start: Arrays) -> Arrays:
+            given = parameters if start is model else list(start.values())
+            trained, _, own_metrics = _once(self, lambda: fit(self, given, config))
             metrics.update(own_metrics)
             return {str(number): np.asarray(value) for number, value in enumerate(trained)}
 
-        contribution, group = contributor.contribute(config, self._fedau_context, model, train)
+        parts, group = contributor.contribute(config, self._fedau_context, model, train)
         reported = {name: metrics[name] for name in self.fedau_report if name in metrics}
         if group is not None:
             reported[GROUP] = group
-        return list(contribution.values()), 1, reported
+        main = with_placeholders(next(iter(parts.values())), model)
+        return list(numbered(main, beside(parts)).values()), 1, reported
 
     return weighted
 

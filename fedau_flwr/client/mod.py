@@ -3,142 +3,25 @@
 from __future__ import annotations
 
 import logging
-import math
-from collections.abc import Callable, Mapping
-from contextvars import ContextVar
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from flwr.app import (
-    ArrayRecord,
-    ConfigRecord,
-    Context,
-    Error,
-    Message,
-    MessageType,
-    MetricRecord,
-    RecordDict,
-)
-from flwr.clientapp.typing import ClientAppCallable
-from flwr.common.constant import ErrorCode
+from flwr.app import ConfigRecord, Context, Error, Message, MessageType, RecordDict
 
+from .. import _flower
+from ..arrays import Arrays
 from ..weighting import FedAUWeighting, Weighting
+from ..wire.dialects import NUMPY_METRICS, NUMPY_PARAMETERS, reply_content
 from ..wire.records import decode_all, encode
-from ..wire.requests import GROUP, LABEL_RECORD, Refusal, Request
+from ..wire.requests import GROUP, LABEL_RECORD, Refusal
 from .contribution import with_placeholders
-from .participant import Participant
-from .preparation import Preparation
-from .state_directory import StateDirectory
-from .store import Arrays, ContextStore, Store
+from .contributor import Contributor, Importance, open_store
+from .store import Store
+from .transform import Transform
 
 log = logging.getLogger("flwr.fedau")
 
-STATE_DIR = "fedau-state-dir"
-_EXAMPLE_COUNTS = {"num-examples", "num_examples"}
-_weighting_now: ContextVar[bool] = ContextVar("weighting_now", default=False)
-Importance = float | Callable[[Context], float]
-
-
-def state_directory(context: Context) -> StateDirectory | None:
-    """Return the directory in which this client keeps its state, if one is configured."""
-    root = context.node_config.get(STATE_DIR) or context.run_config.get(STATE_DIR)
-    if not root:
-        return None
-    # A node id is no name for a client: without node authentication each start brings a new one.
-    return StateDirectory(str(root), f"client-{context.node_config.get('partition-id', 'only')}")
-
-
-def open_store(context: Context) -> Store:
-    """Return where this client keeps its state: a directory if one is configured."""
-    return state_directory(context) or ContextStore(context)
-
-
-@dataclass(frozen=True, slots=True)
-class Contributor:
-    """What the mod and the mixin share: a client's settings, and the way from update to reply.
-
-    Parameters
-    ----------
-    weighting : Weighting
-        How the client's history becomes its weight.
-    importance : float | Callable[[Context], float]
-        The client's `q·N/Γ` in a weighted objective, or a function of the context.
-    report : tuple[str, ...]
-        Metrics that may leave the client beside its contribution.
-    store : Callable[[Context], Store]
-        Where the client keeps its state.
-    """
-
-    weighting: Weighting
-    importance: Importance = 1.0
-    report: tuple[str, ...] = ()
-    store: Callable[[Context], Store] = open_store
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.weighting, Weighting):
-            raise ValueError(
-                f"weighting is {self.weighting!r}, but must be a weighting such as "
-                "FedAUWeighting(cutoff=50)."
-            )
-        if isinstance(self.report, str):
-            raise ValueError(f"report is {self.report!r}, but must be a tuple of metric names.")
-        if _EXAMPLE_COUNTS & {*self.report}:
-            raise ValueError(
-                f"report is {self.report!r}, but must not name the example count, by which a "
-                "strategy of fedau_flwr knows an unweighted model."
-            )
-
-    def contribute(
-        self,
-        config: Mapping[str, object],
-        context: Context,
-        model: Arrays,
-        train: Callable[[], Arrays],
-    ) -> tuple[Arrays, str | None]:
-        """Train and return the contribution, and the group label that goes with it if any."""
-        for key in config:
-            if "clipping_norm" in key or "clipping-norm" in key:
-                raise Refusal(
-                    f"The config has {key!r}, but Flower's clipping measures a reply against the "
-                    "model and cannot be combined with weighted updates: use fedau_flwr.privacy."
-                )
-        request = Request.from_config(config)
-        group = self._group(request, context)
-        participant = Participant(self.store(context), self.weighting)
-        if _weighting_now.get():
-            raise Refusal(
-                "FedAUMod or FedAUMixin is applied twice to this client, so its update would be "
-                "weighted twice: keep one of them."
-            )
-        token = _weighting_now.set(True)
-        try:
-            contribution = participant.contribute(
-                request,
-                model,
-                train,
-                importance=self._importance(context),
-                group=group,
-                preparation=Preparation.from_config(config),
-            )
-        finally:
-            _weighting_now.reset(token)
-        return with_placeholders(contribution, model), group
-
-    def _importance(self, context: Context) -> float:
-        value = self.importance(context) if callable(self.importance) else self.importance
-        if not isinstance(value, int | float) or not 0 <= value < math.inf:
-            raise Refusal(f"importance is {value!r}, but must be a finite number >= 0.")
-        return value
-
-    def _group(self, request: Request, context: Context) -> str | None:
-        group = context.node_config.get(GROUP)
-        if group is None or not request.groups:
-            return None
-        if group not in request.groups:
-            raise Refusal(
-                f"{GROUP} is {group!r}, but the server knows the groups {sorted(request.groups)}."
-            )
-        return str(group)
+CallNext = Callable[[Message, Context], Message]
 
 
 class FedAUMod:
@@ -160,6 +43,8 @@ class FedAUMod:
         Names of metrics in the app's reply that are sent along.
     store : Callable[[Context], Store] (default: open_store)
         Where the client keeps its state, if neither of the two places below will do.
+    transforms : Iterable[type[Transform]] (default: ())
+        The client halves of methods of your own, for strategies that name them.
 
     Notes
     -----
@@ -177,10 +62,13 @@ class FedAUMod:
         importance: Importance = 1.0,
         report: tuple[str, ...] = (),
         store: Callable[[Context], Store] = open_store,
+        transforms: Iterable[type[Transform]] = (),
     ) -> None:
-        self._contributor = Contributor(weighting or FedAUWeighting(), importance, report, store)
+        self._contributor = Contributor(
+            weighting or FedAUWeighting(), importance, report, store, tuple(transforms)
+        )
 
-    def __call__(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+    def __call__(self, message: Message, context: Context, call_next: CallNext) -> Message:
         """Handle one message; all but train messages pass through."""
         if message.metadata.message_type.split(".")[0] != MessageType.TRAIN:
             return call_next(message, context)
@@ -189,15 +77,17 @@ class FedAUMod:
         except Refusal as refusal:
             return refuse(message, refusal)
 
-    def _train(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        _, arrays = _only(message.content.array_records, "ArrayRecord", "train message")
+    def _train(self, message: Message, context: Context, call_next: CallNext) -> Message:
+        given, arrays = _only(message.content.array_records, "ArrayRecord", "train message")
         _, config = _only(message.content.config_records, "ConfigRecord", "train message")
         # Taken before the app runs: it may empty or change the message that it is given.
         config = ConfigRecord({**config})
         model = decode_all(arrays)
         replies: list[Message] = []
 
-        def train() -> Arrays:
+        def train(start: Arrays) -> Arrays:
+            if start is not model:
+                message.content[given] = encode(start)
             reply = call_next(message, context)
             if reply.has_error():
                 raise _AppError(reply)
@@ -206,10 +96,13 @@ class FedAUMod:
             return decode_all(trained)
 
         try:
-            contribution, group = self._contributor.contribute(config, context, model, train)
+            parts, group = self._contributor.contribute(config, context, model, train)
         except _AppError as failure:
             return failure.reply
-        content = _minimal(replies[0].content, encode(contribution), self._contributor.report)
+        name = next(iter(replies[0].content.array_records))
+        reported = _reported(replies[0].content, self._contributor.report)
+        main = with_placeholders(next(iter(parts.values())), model)
+        content = reply_content(name, main, parts, reported)
         if group is not None:
             content[LABEL_RECORD] = ConfigRecord({GROUP: group})
         return Message(content, reply_to=message)
@@ -226,7 +119,7 @@ class _AppError(Exception):
 def refuse(message: Message, refusal: Refusal) -> Message:
     """Return the error reply for a message that a client will not answer."""
     log.error("%s", refusal)
-    error = Error(code=ErrorCode.MOD_FAILED_PRECONDITION, reason=str(refusal))
+    error = Error(code=_flower.ErrorCode.MOD_FAILED_PRECONDITION, reason=str(refusal))
     return Message(error, reply_to=message)
 
 
@@ -237,21 +130,11 @@ def _only(records: Any, kind: str, where: str) -> tuple[str, Any]:
     return name, records[name]
 
 
-def _minimal(reply: RecordDict, contribution: ArrayRecord, report: tuple[str, ...]) -> RecordDict:
-    """Return a reply with the contribution and nothing else but the metrics in `report`."""
-    name = next(iter(reply.array_records))
-    content = RecordDict({name: contribution})
-    if name == "fitres.parameters":
-        metrics = reply.config_records.get("fitres.metrics", ConfigRecord())
-        content["fitres.metrics"] = ConfigRecord({**_reported([metrics], report)})
-        content["fitres.num_examples"] = MetricRecord({"num_examples": 1})
-        content["fitres.status"] = ConfigRecord({"code": 0, "message": "Success"})
-    elif reported := _reported(reply.metric_records.values(), report):
-        content["metrics"] = MetricRecord(reported)
-    return content
-
-
-def _reported(records: Any, report: tuple[str, ...]) -> dict[str, Any]:
+def _reported(content: RecordDict, report: tuple[str, ...]) -> dict[str, Any]:
+    """Return the metrics in `report`, from wherever the app put them."""
+    records: list[Any] = list(content.metric_records.values())
+    if NUMPY_PARAMETERS in content.array_records:
+        records = [content.config_records.get(NUMPY_METRICS, {})]
     reported = {k: v for record in records for k, v in record.items() if k in report}
     for name in report:
         if name not in reported:

@@ -8,39 +8,42 @@ settles the pending one, and every round it was not asked for is an absence.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from ..arrays import Arrays, scaled
 from ..weight_state import StateError, WeightState
 from ..weighting import Weighting
+from ..wire.parts import Parts
 from ..wire.requests import COUNTED, Refusal, Request
-from .contribution import check_finite, difference, local_update, scaled
+from .contribution import check_finite, local_update
 from .preparation import Preparation
-from .store import Arrays, Store, Version
+from .store import Store, Version
+from .transform import Memory, Transform, Turn, named_transform
 
 log = logging.getLogger("flwr.fedau")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Turn:
-    """A client's turn in one round, with everything before this round settled.
+class Settled:
+    """A client's state with everything settled that came before the round it is asked for.
 
     Parameters
     ----------
-    request : Request
-        What the server said.
     state : WeightState
         The history before this round; its weight is the one to use now.
-    memory : Arrays | None
-        The client's `y`, or None if it has sent nothing yet or the method has none.
+    counted : int
+        The last round in which the client was counted, as far as is known; 0 if there is none.
+    memory : Memory
+        What its method has remembered.
     kept : tuple[Version, ...]
         Versions that a resumed server may still go back to.
     """
 
-    request: Request
     state: WeightState
-    memory: Arrays | None
+    counted: int
+    memory: Memory
     kept: tuple[Version, ...]
 
 
@@ -53,39 +56,47 @@ class Participant:
         Where the state lives between rounds.
     weighting : Weighting
         How a history becomes a weight.
+    transforms : Iterable[type[Transform]] (default: ())
+        Transforms that it knows beside those of this package.
     """
 
-    def __init__(self, store: Store, weighting: Weighting) -> None:
+    def __init__(
+        self, store: Store, weighting: Weighting, transforms: Iterable[type[Transform]] = ()
+    ) -> None:
         self.store = store
         self.weighting = weighting
+        self.transforms = tuple(transforms)
 
     def contribute(
         self,
         request: Request,
         model: Arrays,
-        train: Callable[[], Arrays],
+        train: Callable[[Arrays], Arrays],
         *,
         importance: float = 1.0,
         group: str | None = None,
         preparation: Preparation | None = None,
-    ) -> Arrays:
-        """Train, and return what this client adds to the sum; its state is stored by then."""
-        with self.turn(request) as turn:
-            update = local_update(model, train())
-            if request.memory:
-                contribution = difference(scaled(update, importance), turn.memory)
-            else:
-                weight = turn.state.weight if group is None else request.groups[group]
-                contribution = scaled(update, importance * weight)
-            check_finite(contribution)
+    ) -> Parts:
+        """Train, and return what this client adds to the sum; its state is stored by then.
+
+        `train` is given what training starts from, which is `model` under most methods.
+        """
+        transform = named_transform(request.transform, self.transforms)
+        with self._settled(request, transform) as settled:
+            weight = settled.state.weight if group is None else request.groups[group]
+            turn = Turn(request.round, weight, settled.counted, settled.memory)
+            start = transform.start(model, turn)
+            update = scaled(local_update(start, train(start)), importance)
+            parts = transform.contribute(update, turn)
+            check_finite(parts)
             if preparation is not None:
-                contribution = preparation.apply(contribution, request)
-            self.finish(turn, contribution)
-        return contribution
+                parts = preparation.apply(parts, request)
+            self._save(request, settled, parts if transform.remembers else None)
+        return parts
 
     @contextmanager
-    def turn(self, request: Request) -> Iterator[Turn]:
-        """Settle what came before `request.round`; `finish` belongs inside of the block."""
+    def _settled(self, request: Request, transform: Transform) -> Iterator[Settled]:
+        """Settle what came before `request.round`, and hold the state until the block ends."""
         with self.store.locked(request.training):
             versions = self.store.load(request.training)
             try:
@@ -96,38 +107,29 @@ class Participant:
                     f"{error} The stored state does not fit {self.weighting!r}: use the weighting "
                     "that the training began with, or remove the state."
                 ) from None
-            yield settle(versions, request, self.weighting)
+            yield settle(versions, request, self.weighting, transform)
 
-    def finish(self, turn: Turn, sent: Arrays) -> None:
-        """Store that `sent` is on its way; call it before the reply leaves."""
-        request = turn.request
+    def _save(self, request: Request, settled: Settled, sent: Parts | None) -> None:
+        """Store that something is on its way, before the reply leaves."""
+        memory = None if sent is None else settled.memory
         pending = Version(
-            request.round,
-            request.attempt,
-            request.client,
-            turn.state,
-            memory=(turn.memory or {}) if request.memory else None,
-            sent=sent if request.memory else None,
+            request.round, request.attempt, request.client, settled.state, memory, sent
         )
-        self.store.save(request.training, [*turn.kept, pending])
+        self.store.save(request.training, [*settled.kept, pending])
 
 
-def settle(versions: Sequence[Version], request: Request, weighting: Weighting) -> Turn:
+def settle(
+    versions: Sequence[Version],
+    request: Request,
+    weighting: Weighting,
+    transform: Transform | None = None,
+) -> Settled:
     """Bring a client's state up to the round that it is asked for."""
     valid = [version for version in versions if _still_holds(version, request)]
     last = valid[-1] if valid else None
     if last is not None and last.attempt == request.attempt and request.round <= last.round:
-        shared = (
-            f", under the name {last.client} instead of {request.client}: if these are two "
-            "clients, give each its own fedau-state-dir or its own partition-id"
-        )
-        raise Refusal(
-            f"Stale delivery: round {request.round} was asked for, but this client has already "
-            f"answered round {last.round} of attempt {request.attempt}"
-            f"{shared if last.client != request.client else ''}."
-        )
+        raise _stale(last, request)
     state = last.state if last else weighting.initial()
-    memory = last.memory if last else None
     pending = last.round if last else 0
     counted = request.counted
     if counted is None or (counted == 0 and last is not None and last.client != request.client):
@@ -135,25 +137,43 @@ def settle(versions: Sequence[Version], request: Request, weighting: Weighting) 
         # decides.
         counted = pending
     if counted > pending:
-        if request.memory:
-            raise Refusal(
-                f"{COUNTED} is {counted}, but this client's own record ends at {pending}: what "
-                "it sent is still in the server's sum, so without it the client cannot take part "
-                "in this training any more."
-            )
-        log.warning(
-            "The server counted this client in round %d, but its own record ends at round %d; the "
-            "rounds between them are taken as absence.",
-            counted,
-            pending,
-        )
+        _check_record(counted, pending, transform)
+    memory = (last.memory if last else None) or {}
     if counted and counted >= pending:
         state = weighting.skip(state, counted - 1 - state.round)
         state = weighting.advance(state, True)
-        if last is not None and last.sent is not None:
-            memory = _added(last.memory or {}, last.sent)
+        if transform is not None and last is not None and last.sent is not None:
+            memory = transform.remember(memory, last.sent)
     state = weighting.skip(state, request.round - 1 - state.round)
-    return Turn(request, state, memory, _keep(valid, request.safe))
+    return Settled(state, counted, memory, _keep(valid, request.safe))
+
+
+def _stale(last: Version, request: Request) -> Refusal:
+    shared = (
+        f", under the name {last.client} instead of {request.client}: if these are two "
+        "clients, give each its own fedau-state-dir or its own partition-id"
+    )
+    return Refusal(
+        f"Stale delivery: round {request.round} was asked for, but this client has already "
+        f"answered round {last.round} of attempt {request.attempt}"
+        f"{shared if last.client != request.client else ''}."
+    )
+
+
+def _check_record(counted: int, pending: int, transform: Transform | None) -> None:
+    """Warn about a record that ends before what the server counted, or refuse to go on."""
+    if transform is not None and transform.remembers:
+        raise Refusal(
+            f"{COUNTED} is {counted}, but this client's own record ends at {pending}: what "
+            "it sent is still in the server's sum, so without it the client cannot take part "
+            "in this training any more."
+        )
+    log.warning(
+        "The server counted this client in round %d, but its own record ends at round %d; the "
+        "rounds between them are taken as absence.",
+        counted,
+        pending,
+    )
 
 
 def _still_holds(version: Version, request: Request) -> bool:
@@ -180,7 +200,3 @@ def _keep(versions: Sequence[Version], safe: int | None) -> tuple[Version, ...]:
     before = [version for version in versions if version.round <= safe]
     after = [version for version in versions if version.round > safe]
     return (*before[-1:], *after)
-
-
-def _added(memory: Arrays, sent: Arrays) -> Arrays:
-    return {name: memory[name] + sent[name] if name in memory else sent[name] for name in sent}

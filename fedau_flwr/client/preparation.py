@@ -15,20 +15,21 @@ from math import isfinite
 from typing import Any
 
 import numpy as np
+from flwr.app import RecordDict
 
 from ..privacy.clipping import AdaptiveNorm, clip
 from ..privacy.noise import share_std
-from ..wire.fixed_point import FixedPoint
+from ..wire.fixed_point import FixedPoint, Floats
+from ..wire.parts import Parts, scalar
 from ..wire.requests import Refusal, Request
-from .store import Arrays
 
 log = logging.getLogger("flwr.fedau")
 
 PREPARATION = "fedau-preparation"
 NOISE_TAIL = 8.0
 """Standard deviations of noise that must fit into the range of a grid beside the values."""
-WITHIN = "fedau.within"
-"""Name of the one value that says whether a contribution was within the norm, as ±1/2."""
+WITHIN = "within"
+"""The scalar part that says whether a contribution was within the norm, as ±1/2."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,43 +80,50 @@ class Preparation:
         bit = 0.0 if self.bit_std is None else (2 * self.bit_std) ** -2
         return float(((self.noise_std / self.norm) ** -2 + bit) ** -0.5)
 
-    def apply(self, contribution: Arrays, request: Request) -> Arrays:
+    def apply(self, parts: Parts, request: Request) -> Parts:
         """Return the contribution as it will enter the sum, exactly."""
         if self.norm is not None:
-            size = sum(value.size for value in contribution.values())
-            slack = self.grid.rounding_error(size) if self.grid else 0.0
-            try:
-                values, within = clip(list(contribution.values()), self.norm, slack=slack)
-            except ValueError as error:
-                raise Refusal(f"The contribution cannot be clipped: {error}") from None
-            contribution = dict(zip(contribution, values, strict=True))
+            parts, within = self._clipped(parts, self.norm)
             if self.bit_std is not None:
-                contribution[WITHIN] = np.array(AdaptiveNorm.bit(within), np.float32)
+                parts[WITHIN] = scalar(AdaptiveNorm.bit(within))
         if self.grid is None:
-            return contribution
+            return parts
         try:
-            return self._on_grid(contribution, self.grid, request)
+            return self._on_grid(parts, self.grid, request)
         except ValueError as error:
             raise Refusal(f"The contribution cannot be rounded: {error}") from None
 
-    def _on_grid(self, contribution: Arrays, grid: FixedPoint, request: Request) -> Arrays:
+    def _clipped(self, parts: Parts, norm: float) -> tuple[Parts, bool]:
+        """Clip all parts together to one norm; say whether they were within it."""
+        arrays = _arrays(parts)
+        slack = self.grid.rounding_error(_size(arrays)) if self.grid else 0.0
+        try:
+            clipped, within = clip(arrays, norm, slack=slack)
+        except ValueError as error:
+            raise Refusal(f"The contribution cannot be clipped: {error}") from None
+        values = iter(clipped)
+        return {part: {n: next(values) for n in some} for part, some in parts.items()}, within
+
+    def _on_grid(self, parts: Parts, grid: FixedPoint, request: Request) -> Parts:
         self._check_range(grid)
         entropy = None if self.seed is None else (self.seed, request.round, request.client or 0)
         rounding = np.random.default_rng(entropy)
         noise = np.random.default_rng()
-        result: Arrays = {}
+        result: Parts = {part: {} for part in parts}
         clipped = 0
-        for name, value in contribution.items():
-            result[name], beyond = grid.round(value, rounding)
-            clipped += beyond
-            std = self.bit_std if name == WITHIN else self.noise_std
-            if std:
-                result[name], beyond = grid.add_noise(result[name], std, noise)
+        for part, arrays in parts.items():
+            std = self.bit_std if part == WITHIN else self.noise_std
+            for name, value in arrays.items():
+                on_grid, beyond = grid.round(value, rounding)
                 clipped += beyond
+                if std:
+                    on_grid, beyond = grid.add_noise(on_grid, std, noise)
+                    clipped += beyond
+                result[part][name] = on_grid
         if clipped:
             log.warning(
                 "%.3g %% of the contribution's values are beyond value_range=%s and were clipped.",
-                100 * clipped / sum(value.size for value in contribution.values()),
+                100 * clipped / _size(_arrays(parts)),
                 grid.value_range,
             )
         return result
@@ -143,6 +151,10 @@ class Preparation:
             and share_std(self.bit_std, survivors=survivors, colluding=colluding),
         )
 
+    def announce(self, content: RecordDict) -> None:
+        """Put this into the config of a train message, which is the one record of this kind."""
+        next(iter(content.config_records.values())).update(self.to_config())
+
     def to_config(self) -> dict[str, str]:
         """Return the entry of a train message's config."""
         return {PREPARATION: json.dumps(asdict(self))}
@@ -159,6 +171,14 @@ class Preparation:
             raise Refusal(
                 f"{PREPARATION} is {text!r}, but must be what SecureSum writes."
             ) from None
+
+
+def _arrays(parts: Parts) -> list[Floats]:
+    return [value for arrays in parts.values() for value in arrays.values()]
+
+
+def _size(arrays: list[Floats]) -> int:
+    return sum(array.size for array in arrays)
 
 
 def _positive(value: object) -> bool:

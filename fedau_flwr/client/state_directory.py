@@ -1,7 +1,7 @@
 """A directory that survives restarts: one folder per training and client.
 
 ``DIR/TRAINING/CLIENT/state.json`` holds the scalars, ``memory-ROUND.npz`` beside it the
-vectors of MIFA and FedVARP. Files are written under another name, flushed to the disk and
+arrays that a method remembers. Files are written under another name, flushed to the disk and
 renamed, vectors before the JSON that refers to them: whatever moment a process dies in, the
 folder holds one whole state.
 """
@@ -20,9 +20,10 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays import Arrays
 from ..weight_state import StateError
 from ..wire.requests import Refusal
-from .store import Arrays, Store, Version, versions_from_json, versions_to_json
+from .store import Store, Version, flattened, versions_from_json, versions_to_json
 
 log = logging.getLogger("flwr.fedau")
 
@@ -95,7 +96,7 @@ class StateDirectory(Store):
                     wanted.add(path)
                     # A process that died before the JSON was written may have left other vectors.
                     if version is versions[-1] or not path.exists():
-                        _write(path, _pack(arrays))
+                        _write(path, _pack(flattened(arrays)))
             _write(folder / STATE, versions_to_json(training, versions).encode())
             for path in folder.iterdir():
                 if path.suffix in {".npz", ".tmp"} and path not in wanted:
@@ -119,26 +120,19 @@ def _memory_file(server_round: int, attempt: int) -> str:
     return f"memory-{server_round}-{attempt}.npz"
 
 
-def _pack(arrays: dict[str, Arrays]) -> bytes:
+def _pack(arrays: dict[str, Any]) -> bytes:
     buffer = io.BytesIO()
-    flat: dict[str, Any] = {
-        f"{kind}/{name}": a for kind, values in arrays.items() for name, a in values.items()
-    }
     # numpy 1.26 would take an option such as `allow_pickle` for one more array.
-    np.savez(buffer, **flat)
+    np.savez(buffer, **arrays)
     return buffer.getvalue()
 
 
-def _unpack(path: Path) -> dict[str, Arrays]:
-    arrays: dict[str, Arrays] = {"memory": {}, "sent": {}}
+def _unpack(path: Path) -> Arrays:
     try:
         with np.load(path, allow_pickle=False) as content:
-            for key in content.files:
-                kind, name = key.split("/", 1)
-                arrays[kind][name] = content[key]
+            return {key: content[key] for key in content.files}
     except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise StateError(path.name, str(error), "a whole file of arrays") from None
-    return arrays
 
 
 def _write(path: Path, content: bytes) -> None:

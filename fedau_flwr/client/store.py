@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context
-from numpy.typing import NDArray
 
-from ..weight_state import VERSION, StateError, WeightState
+from ..arrays import Arrays
+from ..weight_state import StateError, WeightState
+from ..wire.parts import UPDATE, Parts
+from .transform import Memory
 
-Arrays = dict[str, NDArray[Any]]
+VERSION = 2
+LAST = "last"
+"""What version 1, which knew a single memory, is read as."""
+
+Kept = dict[str, dict[str, Arrays]]
+"""The arrays of a version: its memory and what it sent, each by name."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,18 +43,18 @@ class Version:
         The name under which the server asked for it.
     state : WeightState
         The history up to, not including, `round`.
-    memory : Arrays | None
-        The client's `y` before `round` (MIFA, FedVARP).
-    sent : Arrays | None
-        The vector that was sent for `round`, which enters `memory` once it is counted.
+    memory : Memory | None
+        The client's memory before `round`, None under a method that has none.
+    sent : Parts | None
+        What was sent for `round`, from which the next memory is made once it is counted.
     """
 
     round: int
     attempt: int
     client: int
     state: WeightState
-    memory: Arrays | None = None
-    sent: Arrays | None = None
+    memory: Memory | None = None
+    sent: Parts | None = None
 
     def __post_init__(self) -> None:
         for name in ("round", "attempt"):
@@ -60,10 +66,10 @@ class Version:
         if self.state.round != self.round - 1:
             raise StateError("state.round", self.state.round, f"{self.round - 1}")
         if (self.memory is None) != (self.sent is None):
-            raise StateError("memory", None, "stored together with the vector that was sent")
+            raise StateError("memory", None, "stored together with what was sent")
 
-    def arrays(self) -> dict[str, Arrays]:
-        """Return the vectors of this version by their field, if it has any."""
+    def arrays(self) -> Kept:
+        """Return the arrays of this version by their field, if it has any."""
         if self.memory is None or self.sent is None:
             return {}
         return {"memory": self.memory, "sent": self.sent}
@@ -109,16 +115,16 @@ def versions_to_json(training: str, versions: Sequence[Version]) -> str:
 
 
 def versions_from_json(
-    text: str, training: str, arrays: Callable[[int, int], Mapping[str, Arrays]]
+    text: str, training: str, arrays: Callable[[int, int], Arrays]
 ) -> list[Version]:
     """Read what `versions_to_json` wrote; `arrays` fetches a version's by round and attempt."""
     try:
         content = json.loads(text)
     except ValueError:
         raise StateError("content", text[:40], "JSON") from None
-    if not isinstance(content, dict) or content.get("version") != VERSION:
+    if not isinstance(content, dict) or content.get("version") not in (1, VERSION):
         found = content.get("version") if isinstance(content, dict) else content
-        raise StateError("version", found, str(VERSION))
+        raise StateError("version", found, f"1 or {VERSION}")
     if content.get("training") != training:
         raise StateError("training", content.get("training"), repr(training))
     entries = content.get("versions")
@@ -129,10 +135,34 @@ def versions_from_json(
         state = WeightState.from_dict(entry.get("state"))
         version = Version(entry.get("round"), entry.get("attempt"), entry.get("client"), state)
         if entry.get("memory"):
-            kept = arrays(version.round, version.attempt)
+            kept = _nested(arrays(version.round, version.attempt), content["version"])
             version = replace(version, memory=kept["memory"], sent=kept["sent"])
         versions.append(version)
     return versions
+
+
+def flattened(kept: Kept) -> Arrays:
+    """Return the arrays of a version by one name each, as they are stored."""
+    return {
+        f"{kind}/{group}/{name}": value
+        for kind, groups in kept.items()
+        for group, values in groups.items()
+        for name, value in values.items()
+    }
+
+
+def _nested(stored: Arrays, version: int) -> Kept:
+    """Undo `flattened`; version 1 had one memory and one part, which had no names."""
+    kept: Kept = {"memory": {}, "sent": {}}
+    for key, value in stored.items():
+        kind, _, rest = key.partition("/")
+        if version == 1:
+            rest = f"{LAST if kind == 'memory' else UPDATE}/{rest}"
+        group, _, name = rest.partition("/")
+        if kind not in kept:
+            raise StateError("array", key, "of the memory or of what was sent")
+        kept[kind].setdefault(group, {})[name] = value
+    return kept
 
 
 class ContextStore(Store):
@@ -155,22 +185,18 @@ class ContextStore(Store):
             return []
         return versions_from_json(str(record["versions"]), training, self._arrays)
 
-    def _arrays(self, server_round: int, attempt: int) -> dict[str, Arrays]:
+    def _arrays(self, server_round: int, attempt: int) -> Arrays:
         del attempt
-        arrays: dict[str, Arrays] = {"memory": {}, "sent": {}}
-        for key, array in self._context.state.array_records[self.ARRAYS].items():
-            number, kind, name = key.split("/", 2)
-            if int(number) == server_round:
-                arrays[kind][name] = array.numpy()
-        return arrays
+        mine = f"{server_round}/"
+        stored = self._context.state.array_records[self.ARRAYS].items()
+        return {key.removeprefix(mine): a.numpy() for key, a in stored if key.startswith(mine)}
 
     def save(self, training: str, versions: Sequence[Version]) -> None:
         """Replace all versions at once."""
         arrays = {
-            f"{version.round}/{kind}/{name}": Array(np.asarray(value))
+            f"{version.round}/{name}": Array(np.asarray(value))
             for version in versions
-            for kind, values in version.arrays().items()
-            for name, value in values.items()
+            for name, value in flattened(version.arrays()).items()
         }
         self._context.state[self.RECORD] = ConfigRecord(
             {"training": training, "versions": versions_to_json(training, versions)}

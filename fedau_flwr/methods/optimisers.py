@@ -15,10 +15,10 @@ import numpy as np
 from flwr.app import Message, MessageType, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedYogi
 
-from ..client.contribution import is_averaged
-from ..client.store import Arrays
-from ..server.strategy import FedAU
+from ..arrays import Arrays, is_averaged
+from ..wire.parts import UPDATE, Parts
 from ..wire.records import decode_all, encode
+from .fedau import FedAU
 
 _STATE = ("m_t", "v_t", "momentum_vector")
 
@@ -41,11 +41,11 @@ class _OptimisedFedAU(FedAU):
         super().summary()
         self.optimiser.summary()
 
-    def step(self, model: Arrays, total: Arrays | None, participants: int) -> Arrays:
+    def step(self, model: Arrays, sums: Parts | None, participants: int) -> Arrays:
         """Let the optimiser make a step from the mean update; nobody came: it does not move."""
-        if total is None or participants == 0:
+        if sums is None or participants == 0:
             return model
-        divisor = self.num_clients if self.divisor == "clients" else participants
+        divisor, total = self.divide_by(participants), sums[UPDATE]
         before = {
             name: value.astype(np.float64)
             for name, value in model.items()

@@ -14,14 +14,9 @@ from collections import Counter
 from collections.abc import Mapping
 from math import isfinite
 from pathlib import Path
+from typing import Any
 
-from flwr.supercore.privacy_accounting import (
-    GaussianPrivacyEvent,
-    NeighboringRelation,
-    PrivacyConfig,
-    SamplingMethod,
-)
-from flwr.supercore.privacy_accounting.rdp_accountant import RdpAccountant
+from flwr import serverapp
 
 
 class PrivacyBudget:
@@ -113,19 +108,21 @@ class PrivacyBudget:
             return 0.0
         accountant = self._accountant()
         for noise, count in rounds.items():
-            event = GaussianPrivacyEvent(noise_multiplier=noise, sample_size=1, population_size=1)
+            event = serverapp.GaussianPrivacyEvent(
+                noise_multiplier=noise, sample_size=1, population_size=1
+            )
             accountant.compose(event, count)
-        return accountant.get_epsilon(self.delta)
+        return float(accountant.get_epsilon(self.delta))
 
-    def _accountant(self) -> RdpAccountant:
-        config = PrivacyConfig(
+    def _accountant(self) -> Any:
+        config = serverapp.PrivacyConfig(
             target_delta=self.delta,
             population_size=1,
-            neighboring_relation=NeighboringRelation.ADD_OR_REMOVE_ONE,
-            sampling_method=SamplingMethod.NO_AMPLIFICATION,
+            neighboring_relation=serverapp.NeighboringRelation.ADD_OR_REMOVE_ONE,
+            sampling_method=serverapp.SamplingMethod.NO_AMPLIFICATION,
         )
         try:
-            return RdpAccountant(config)
+            return serverapp.RdpAccountant(config)
         except ImportError:
             raise ImportError(
                 "A privacy budget needs the extra 'privacy': pip install 'fedau-flwr[privacy]'."

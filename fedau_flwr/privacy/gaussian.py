@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .budget import PrivacyBudget
 from .clipping import AdaptiveNorm
 from .noise import sum_std
+
+if TYPE_CHECKING:
+    from ..server.summation import Summation
 
 
 class GaussianPrivacy:
@@ -48,6 +51,9 @@ class GaussianPrivacy:
             else noise_multiplier
         )
 
+    def __repr__(self) -> str:
+        return f"GaussianPrivacy(norm={self.norm}, noise_multiplier={self.noise_multiplier})"
+
     @property
     def norm(self) -> float:
         """The norm of the running round."""
@@ -63,14 +69,18 @@ class GaussianPrivacy:
         """The noise on the sum of the bits, None if the norm is fixed."""
         return self.adaptive.bit_noise if self.adaptive else None
 
-    def allows_round(self) -> bool:
-        """Say whether the budget has room for one more round."""
-        return self.budget is None or self.budget.allows(self.noise_multiplier)
+    def around(self, summation: Summation) -> Summation:
+        """Return the summation with this privacy around it."""
+        from .private_sum import PrivateSum  # noqa: PLC0415 -- it needs this module
+
+        return PrivateSum(summation, self)
 
     def rounds_left(self, wanted: int) -> int:
         """Return how many of the wanted rounds the budget has room for."""
         if self.budget is None:
             return wanted
+        if wanted == 1:
+            return int(self.budget.allows(self.noise_multiplier))
         return min(wanted, self.budget.rounds(self.noise_multiplier))
 
     def released(self, noisy_bits: float | None, clients: int) -> None:

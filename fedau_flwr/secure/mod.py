@@ -16,12 +16,13 @@ from flwr.app import (
     MessageType,
     RecordDict,
 )
-from flwr.clientapp.typing import ClientAppCallable
-from flwr.common.constant import ErrorCode
 
-from ..client.contribution import is_averaged
-from ..client.mod import state_directory
+from .. import _flower
+from ..arrays import is_averaged
+from ..client.contributor import state_directory
+from ..client.mod import CallNext
 from ..client.preparation import PREPARATION, Preparation
+from ..wire.parts import PARTS_RECORD
 from ..wire.records import decode_all
 from ..wire.requests import HOSTED, LABEL_RECORD, Refusal
 from .answered import Answered
@@ -85,7 +86,7 @@ class SecureSumMod:
         self._min_noise_multiplier = min_noise_multiplier
         self._colluding = colluding
 
-    def __call__(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+    def __call__(self, message: Message, context: Context, call_next: CallNext) -> Message:
         """Handle one message; all but train messages pass through."""
         if message.metadata.message_type.split(".")[0] != MessageType.TRAIN:
             return call_next(message, context)
@@ -94,10 +95,10 @@ class SecureSumMod:
         except (RefusalError, Refusal) as refusal:
             words = str(refusal).rstrip(".")
             log.error("Refused a message of a secure sum: %s.", words)
-            reason = f"refused: {words}"
-            return Message(Error(ErrorCode.MOD_FAILED_PRECONDITION, reason), reply_to=message)
+            error = Error(_flower.ErrorCode.MOD_FAILED_PRECONDITION, f"refused: {words}")
+            return Message(error, reply_to=message)
 
-    def _answer(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+    def _answer(self, message: Message, context: Context, call_next: CallNext) -> Message:
         if RECORD not in message.content.config_records:
             raise RefusalError("this client takes part in secure sums only")
         request: dict[str, Any] = {**message.content.config_records[RECORD]}
@@ -124,7 +125,7 @@ class SecureSumMod:
         self,
         message: Message,
         context: Context,
-        call_next: ClientAppCallable,
+        call_next: CallNext,
         client: SecureClient,
         request: dict[str, Any],
     ) -> Message:
@@ -193,7 +194,9 @@ def _keep(context: Context, client: SecureClient) -> None:
 
 def _contribution(content: RecordDict) -> tuple[list[Any], list[int]]:
     """Return the arrays to be summed and the clients of a host, and refuse all that is more."""
-    if len(content.array_records) != 1:
+    records = dict(content.array_records)
+    extra = records.pop(PARTS_RECORD, ArrayRecord())
+    if len(records) != 1:
         raise RefusalError("the reply does not hold exactly one ArrayRecord")
     reported = [
         *(k for r in content.metric_records.values() for k in r if k != "num_examples"),
@@ -204,6 +207,7 @@ def _contribution(content: RecordDict) -> tuple[list[Any], list[int]]:
         raise RefusalError(f"a secure sum takes no metric or label, but {reported} is to be sent")
     label = content.config_records.get(LABEL_RECORD, ConfigRecord())
     hosted: Any = label.get(HOSTED, [])
-    record = next(iter(content.array_records.values()))
-    arrays = [value for value in decode_all(record).values() if is_averaged(value.dtype)]
+    (record,) = records.values()
+    arrays = [*decode_all(record).values(), *decode_all(extra).values()]
+    arrays = [value for value in arrays if is_averaged(value.dtype)]
     return arrays, hosted if isinstance(hosted, list) else []

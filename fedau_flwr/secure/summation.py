@@ -10,10 +10,8 @@ from typing import Any, TypeVar
 
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 
-from ..client.contribution import is_averaged, wire_dtype
 from ..client.preparation import NOISE_TAIL, Preparation
-from ..privacy.gaussian import GaussianPrivacy
-from ..server.deadlines import send_and_receive
+from ..server.deadlines import DeadlineGrid
 from ..server.summation import Round, Sum, Summation
 from ..wire.fixed_point import MIN_NOISE_STEPS, FixedPoint
 from ..wire.requests import COUNTED, HOSTED, Request
@@ -81,20 +79,23 @@ class SecureSum(Summation):
         self._payload: Payload | None = None
         self._refused: dict[int, str] = {}
 
-    def check_privacy(self, privacy: GaussianPrivacy) -> None:
+    def __repr__(self) -> str:
+        return f"SecureSum(min_cohort={self.min_cohort})"
+
+    def check_noise(self, norm: float, std: float, bit_std: float | None) -> None:
         """Refuse noise that is too fine or too wide for the grid even in the best case.
 
         A client's share of the noise is smaller than the noise on the sum, but for a sum over
         `max_cohort` clients not below ``std / sqrt(max_cohort)``. Clients check their own share.
         """
         grid = self.fixed_point
-        for name, std in (("noise", privacy.sum_std), ("bit_noise", privacy.bit_std)):
-            if std is not None and std < MIN_NOISE_STEPS * grid.step:
+        for name, noise in (("noise", std), ("bit_noise", bit_std)):
+            if noise is not None and noise < MIN_NOISE_STEPS * grid.step:
                 raise ValueError(
-                    f"{name} of {std:.6g} on the sum must be at least four steps of the grid "
+                    f"{name} of {noise:.6g} on the sum must be at least four steps of the grid "
                     f"({MIN_NOISE_STEPS * grid.step}); use more bits."
                 )
-        needed = privacy.norm + NOISE_TAIL * privacy.sum_std / sqrt(grid.max_cohort)
+        needed = norm + NOISE_TAIL * std / sqrt(grid.max_cohort)
         if needed > grid.value_range:
             raise ValueError(
                 f"value_range={grid.value_range} must be at least {needed:.6g}, the norm and "
@@ -108,7 +109,7 @@ class SecureSum(Summation):
             return []
         self._check_cohort(messages)
         self._payload = Payload(
-            shapes=tuple(v.shape for v in this.model.values() if is_averaged(v.dtype)),
+            shapes=tuple(shape for _, _, shape, _ in this.layout.arrays()),
             fixed_point=self.fixed_point,
             report_clipping=self.report_clipping,
         )
@@ -154,13 +155,11 @@ class SecureSum(Summation):
         for node in secure.counted:
             result.rejected.pop(node, None)
         arrays, clipped = payload.decode(total)
-        averaged = {n: v.dtype for n, v in this.model.items() if is_averaged(v.dtype)}
-        result.total = {
-            name: array.astype(wire_dtype(dtype))
-            for (name, dtype), array in zip(averaged.items(), arrays, strict=True)
-        }
+        result.parts = this.layout.assembled(arrays)
         result.nodes = sorted(secure.counted, key=this.order)
-        result.hosted = {node: hosted[node] for node in result.nodes if hosted[node]}
+        for node in result.nodes:
+            asked = this.asked[node]
+            result.clients += [c for c in asked if c in hosted[node]] if hosted[node] else asked
         if clipped is not None:
             self.clipped = clipped / len(result.nodes)
             log.info("%.3g %% of all values were clipped.", 100 * self.clipped)
@@ -195,8 +194,7 @@ class SecureSum(Summation):
         for message in chosen:
             fields: dict[str, Any] = {**requests[message.metadata.dst_node_id]}
             asked = Preparation.from_config(_config(message))
-            preparation = replace(asked, grid=self.fixed_point, seed=self.seed)
-            _config(message).update(preparation.to_config())
+            replace(asked, grid=self.fixed_point, seed=self.seed).announce(message.content)
             message.content[RECORD] = ConfigRecord({**fields, REPORT: self.report_clipping})
         return chosen
 
@@ -210,7 +208,8 @@ class SecureSum(Summation):
             )
             for node, fields in requests.items()
         ]
-        replies = send_and_receive(this.grid, messages, self.exchange_timeout)
+        grid = DeadlineGrid(this.grid)
+        replies = grid.send_and_receive(messages, timeout=self.exchange_timeout)
         result = Sum()
         answers = self._read(replies, result, _fields)
         # The SuperLink itself replies for a node that is gone, under an id of its own.

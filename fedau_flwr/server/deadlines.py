@@ -17,9 +17,9 @@ from threading import Semaphore, Thread
 
 import httpx
 from flwr.app import Message
-from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
+from .. import _flower
 from .forwarding import ForwardingGrid
 
 log = logging.getLogger("flwr.fedau")
@@ -30,27 +30,36 @@ _PULLS_PER_SECOND = 100
 """Many nodes that train for long must not keep the SuperLink busy with our questions."""
 
 
-class PunctualGrid(ForwardingGrid):
+class DeadlineGrid(ForwardingGrid):
     """Does what `grid` does, but returns from `send_and_receive` when the time is up."""
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> list[Message]:
         """Send messages and return the replies that arrive within `timeout` seconds."""
-        return send_and_receive(self._grid, messages, timeout)
+        return _send_and_receive(self._grid, messages, timeout)
 
 
-def punctual(grid: Grid) -> Grid:
-    """Return a grid whose deadlines hold: Flower's grid of a deployment is wrapped, others do."""
-    # By name, since the class has no public home to import it from.
-    late = any(kind.__name__ == "HttpGrid" for kind in type(grid).__mro__)
-    return PunctualGrid(grid) if late else grid
+def with_deadline(grid: Grid) -> Grid:
+    """Return a grid whose deadlines hold: one that is not known to keep them is wrapped.
+
+    A grid of this package that hands on to another one gets that one wrapped in its place.
+    """
+    if isinstance(grid, DeadlineGrid) or getattr(grid, "keeps_deadlines", False):
+        return grid
+    if isinstance(grid, ForwardingGrid):
+        grid.forward_to(with_deadline(grid.target))
+        return grid
+    try:
+        known = isinstance(grid, _flower.InMemoryGrid)
+    except ImportError:
+        known = False
+    return grid if known else DeadlineGrid(grid)
 
 
-def send_and_receive(
+def _send_and_receive(
     grid: Grid, messages: Iterable[Message], timeout: float | None = None
 ) -> list[Message]:
-    """Send messages over `grid` and return the replies that arrive within `timeout` seconds."""
     messages = list(messages)
     ids = grid.push_messages(messages)
     asked = {i: m.metadata.dst_node_id for i, m in zip(ids, messages, strict=True) if i}
@@ -102,7 +111,7 @@ def _arrived(pull: Future[list[Message]], node: int) -> list[Message] | None:
 
 def _sender(reply: Message, node: int) -> int:
     # For a reply whose upload broke off, Flower puts an error of its own in the place of it.
-    if reply.has_error() and reply.error.code == ErrorCode.MESSAGE_UNAVAILABLE:
+    if reply.has_error() and reply.error.code == _flower.ErrorCode.MESSAGE_UNAVAILABLE:
         return node
     return reply.metadata.src_node_id
 

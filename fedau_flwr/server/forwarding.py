@@ -15,6 +15,15 @@ class ForwardingGrid(Grid):
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
 
+    @property
+    def target(self) -> Grid:
+        """The underlying grid."""
+        return self._grid
+
+    def forward_to(self, grid: Grid) -> None:
+        """Hand on to another grid from now on."""
+        self._grid = grid
+
     def set_run(self, run: Any) -> None:
         """Set the run of the underlying grid."""
         self._grid.set_run(run)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..wire.requests import Request
+from ..wire.requests import WEIGHTED, Request
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class Ledger:
         self.round = server_round
 
     def request(
-        self, client: int, *, memory: bool = False, groups: Mapping[str, float] | None = None
+        self, client: int, *, transform: str = WEIGHTED, groups: Mapping[str, float] | None = None
     ) -> Request:
         """Return what this round's message tells `client`, and remember that it was asked."""
         request = Request(
@@ -44,7 +44,7 @@ class Ledger:
             attempts=tuple(self.attempts),
             counted=self.counted.get(client),
             safe=self.safe,
-            memory=memory,
+            transform=transform,
             groups=groups or {},
         )
         self.counted.setdefault(client, 0)

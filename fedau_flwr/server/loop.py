@@ -14,7 +14,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from .callback import Callback
-from .deadlines import punctual
+from .deadlines import with_deadline
 from .report import RoundReport
 
 log = logging.getLogger("flwr.loop")
@@ -91,7 +91,7 @@ class RoundLoop:
         check_replies: Callable[[list[Message]], None] | None = None,
     ) -> None:
         self.strategy = strategy
-        self.grid = punctual(grid)
+        self.grid = with_deadline(grid)
         self.callbacks = list(callbacks)
         self.timeout = timeout or getattr(strategy, "round_timeout", None) or TIMEOUT
         self.round = self.rounds = 0

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .summation import Round, Sum
+
+log = logging.getLogger("flwr.fedau")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundReport:
-    """One round as the server saw it; `FedAU.last_round` holds that of the last one.
+    """One round as the server saw it; `SumStrategy.last_round` holds that of the last one.
 
     Parameters
     ----------
@@ -24,7 +32,7 @@ class RoundReport:
     seconds : float
         From the first message to the end of the sum.
     clients : tuple[int, ...]
-        Who is in the sum: client numbers where they are known, node ids elsewhere.
+        The clients in the sum, by number where that is known, else by node id.
     """
 
     round: int
@@ -34,3 +42,31 @@ class RoundReport:
     absent: int
     seconds: float
     clients: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, this: Round, result: Sum, seconds: float) -> RoundReport:
+        """Return the report of a round that was summed up."""
+        return cls(
+            round=this.number,
+            asked=len(this.asked),
+            counted=len(result.clients),
+            rejected=len(result.rejected),
+            absent=len(this.asked.keys() - result.nodes - result.rejected.keys()),
+            seconds=seconds,
+            clients=tuple(result.clients),
+        )
+
+    def log(self, rejected: Mapping[int, str]) -> None:
+        """Write a line about the round, and one for each reply that was rejected."""
+        log.info(
+            "Round %d: %d counted, %d rejected, %d without reply, %.1f s",
+            self.round,
+            self.counted,
+            self.rejected,
+            self.absent,
+            self.seconds,
+        )
+        for node, reason in rejected.items():
+            # The words may be the client's own, of any length and with lines of their own.
+            said = " ".join(reason.split())[:500].rstrip(".")
+            log.warning("Rejected the reply of node %d: %s.", node, said)

@@ -1,15 +1,14 @@
 """A Flower grid that runs a real ClientApp for every node within the test's own process."""
 
 from collections.abc import Iterable
+from typing import Any
 from uuid import uuid4
 
 from flwr.app import Context, Error, Message, RecordDict, UserConfigValue
 from flwr.clientapp import ClientApp
-from flwr.common.constant import SUPERLINK_NODE_ID, ErrorCode
-from flwr.common.serde import message_from_proto, message_to_proto
 from flwr.serverapp import Grid
-from flwr.supercore.run import Run
-from flwr.supercore.task_identity import TaskIdentity
+
+from .. import _flower
 
 
 class InProcessGrid(Grid):
@@ -27,15 +26,18 @@ class InProcessGrid(Grid):
         The run config of every node's context.
     """
 
+    keeps_deadlines = True
+
     def __init__(
         self, app: ClientApp, clients: int, run_config: dict[str, UserConfigValue] | None = None
     ) -> None:
-        TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, SUPERLINK_NODE_ID, 1
+        identity = _flower.TaskIdentity
+        identity.run_id, identity.node_id, identity.task_id = 1, _flower.SUPERLINK_NODE_ID, 1
         self.app = app
         self.contexts: dict[int, Context] = {}
         self.silent: set[int] = set()
         self.received: list[Message] = []
-        self._run = Run.create_empty(run_id=1)
+        self._run = _flower.Run.create_empty(run_id=1)
         self._run_config = run_config or {}
         self._replies: dict[str, Message] = {}
         for client in range(clients):
@@ -57,12 +59,12 @@ class InProcessGrid(Grid):
         """Remove a node."""
         del self.contexts[node_id]
 
-    def set_run(self, run: Run) -> None:
+    def set_run(self, run: Any) -> None:
         """Set the run."""
         self._run = run
 
     @property
-    def run(self) -> Run:
+    def run(self) -> Any:
         """The run."""
         return self._run
 
@@ -102,13 +104,19 @@ class InProcessGrid(Grid):
         return self.pull_messages(self.push_messages(messages))
 
     def _answer(self, message: Message) -> Message:
-        received = message_from_proto(message_to_proto(message))
+        received = _through_the_wire(message)
         self.received.append(received)
         try:
             reply = self.app(received, self.contexts[received.metadata.dst_node_id])
         except Exception as error:
             reason = f"{type(error)}:<'{error}'>"
-            failure = Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason)
+            failure = Error(_flower.ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason)
             reply = Message(failure, reply_to=received)
         reply.metadata.__dict__["_message_id"] = str(uuid4())
-        return message_from_proto(message_to_proto(reply))
+        return _through_the_wire(reply)
+
+
+def _through_the_wire(message: Message) -> Message:
+    """Return a message as the other side gets it."""
+    received: Message = _flower.message_from_proto(_flower.message_to_proto(message))
+    return received

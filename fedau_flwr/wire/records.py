@@ -13,7 +13,7 @@ from flwr.app import Array, ArrayRecord
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from ..client.store import Arrays
+from ..arrays import Arrays
 
 _NUMPY = "numpy.ndarray"
 """How Flower calls the format of a numpy file."""

@@ -20,7 +20,7 @@ ATTEMPTS = "fedau-attempts"
 CLIENT = "fedau-client"
 SAFE = "fedau-safe"
 COUNTED = "fedau-counted"
-MEMORY = "fedau-memory"
+TRANSFORM = "fedau-transform"
 GROUPS = "fedau-groups"
 HOSTED = "fedau-clients"
 """Clients that a message addresses at one host; its `COUNTED` is then a list, -1 for None."""
@@ -28,6 +28,9 @@ HOSTED = "fedau-clients"
 LABEL_RECORD = "fedau"
 """Name of the record that carries a reply's group, the one label that ever leaves a client."""
 GROUP = "fedau-group"
+
+WEIGHTED = '{"name": "weighted"}'
+"""The transform of FedAU, for messages that name none."""
 
 Scalar = bool | int | float | str | bytes
 
@@ -57,8 +60,8 @@ class Request:
     safe : int | None
         The last checkpointed round: no later attempt starts before the round after it.
         None if the training keeps no checkpoints.
-    memory : bool
-        Whether the client contributes the change against what it sent before (MIFA, FedVARP).
+    transform : str
+        Name and parameters of what the client does with its update, as JSON.
     groups : Mapping[str, float]
         Weights of groups of clients.
     """
@@ -69,7 +72,7 @@ class Request:
     attempts: tuple[tuple[int, int], ...] = ((1, 1),)
     counted: int | None = None
     safe: int | None = None
-    memory: bool = False
+    transform: str = WEIGHTED
     groups: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -84,13 +87,12 @@ class Request:
             TRAINING: self.training,
             CLIENT: self.client,
             ATTEMPTS: ",".join(f"{number}@{start}" for number, start in self.attempts),
+            TRANSFORM: self.transform,
         }
         if self.counted is not None:
             config[COUNTED] = self.counted
         if self.safe is not None:
             config[SAFE] = self.safe
-        if self.memory:
-            config[MEMORY] = True
         if self.groups:
             config[GROUPS] = json.dumps(dict(self.groups))
         return config
@@ -113,7 +115,7 @@ class Request:
             attempts=_attempts(config.get(ATTEMPTS)),
             counted=_integer(config, COUNTED, 0) if COUNTED in config else None,
             safe=_integer(config, SAFE, 0) if SAFE in config else None,
-            memory=config.get(MEMORY) is True,
+            transform=str(config.get(TRANSFORM, WEIGHTED)),
             groups=_group_weights(config.get(GROUPS, "{}")),
         )
         number, start = request.attempts[-1]

@@ -8,7 +8,7 @@ from typing import Any
 from flwr.serverapp.strategy import FedAvg, Strategy
 
 from fedau_flwr import MIFA, FedAU, FedVARP, SecureSum
-from fedau_flwr.availability import AvailabilityGrid, HostGrid
+from fedau_flwr.availability import AvailabilityGrid
 from simulations.config import LEAST_SECURE, RunConfig
 
 TIMEOUT = 24 * 3600.0
@@ -38,10 +38,7 @@ def build_strategy(config: RunConfig, grid: AvailabilityGrid | None = None) -> S
     else:
         if config.secure_sum:
             config.check_nodes(len(grid.everyone().get_node_ids()))
-        options |= {
-            "client_numbers": grid.client_numbers,
-            "hosts": grid.roster if isinstance(grid, HostGrid) else None,
-        }
+        options["roster"] = grid.roster
     if config.method == "mifa":
         return MIFA(**options)
     if config.method == "fedvarp":

@@ -26,7 +26,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedau_flwr.client.store import Arrays, Store, Version
+from fedau_flwr.arrays import Arrays
+from fedau_flwr.client.store import Store, Version
 from fedau_flwr.weight_state import WeightState
 
 SLOTS = 2
@@ -115,9 +116,9 @@ class _ClientStore(Store):
         number = int(entry["round"])
         memory = sent = None
         if entry["vectors"] != _NO_VECTORS:
-            sent = self._states.vector(self._number, slot, _SENT)
+            sent = {"update": self._states.vector(self._number, slot, _SENT)}
             both = entry["vectors"] == _BOTH
-            memory = self._states.vector(self._number, slot, _MEMORY) if both else {}
+            memory = {"last": self._states.vector(self._number, slot, _MEMORY)} if both else {}
         state = WeightState(
             number - 1, int(entry["intervals"]), int(entry["elapsed"]), float(entry["weight"])
         )
@@ -151,9 +152,9 @@ class _ClientStore(Store):
             # The round makes a slot valid, so it goes before its vectors change.
             entry["round"] = 0
             self._states.put_record(self._number, record)
-            self._states.put_vector(self._number, slot, _SENT, version.sent)
+            self._states.put_vector(self._number, slot, _SENT, version.sent["update"])
             if version.memory:
-                self._states.put_vector(self._number, slot, _MEMORY, version.memory)
+                self._states.put_vector(self._number, slot, _MEMORY, version.memory["last"])
             kind = _BOTH if version.memory else _SENT_ONLY
         entry["vectors"] = kind
         for name in ("intervals", "elapsed", "weight"):

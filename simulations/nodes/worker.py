@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from fedau_flwr.arrays import Arrays
 from fedau_flwr.client.participant import Participant
-from fedau_flwr.client.store import Arrays, Store
+from fedau_flwr.client.store import Store
 from simulations.config import RunConfig
 from simulations.nodes.client_states import ClientStates
 from simulations.nodes.evaluator import Evaluator, SampleResults

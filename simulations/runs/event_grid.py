@@ -80,6 +80,8 @@ class EventDrivenGrid(ForwardingGrid):
         methods of its own for the time of the run.
     """
 
+    keeps_deadlines = True
+
     def __init__(self, grid: Any) -> None:
         super().__init__(grid)
         self.state = grid.state

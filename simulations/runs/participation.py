@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedau_flwr import FedAUWeighting
-from fedau_flwr.availability import AvailabilityGrid, HostGrid
+from fedau_flwr.availability import AvailabilityGrid
 from fedau_flwr.server.callbacks import Callback
 from fedau_flwr.server.loop import RoundLoop
 from fedau_flwr.server.report import RoundReport
@@ -45,16 +45,12 @@ class ParticipationRecord(Callback):
         """Note who came and who was counted in the round that has just ended."""
         with loop.timed("record"):
             participants = np.flatnonzero(self._experiment.process.active(loop.round - 1))
-            # A strategy that writes no reports knows nodes alone.
-            known = getattr(loop.strategy, "last_round", None) is report
-            counted = report.clients if known else self._clients(report.clients)
+            counted = report.clients
+            if getattr(loop.strategy, "last_round", None) is not report:
+                # A strategy that writes no reports of its own knows nodes alone.
+                roster = self._grid.roster
+                counted = tuple(client for node in counted for client in roster.clients(node))
             self.add(participants, np.array(counted, np.int64))
-
-    def _clients(self, nodes: Sequence[int]) -> list[int]:
-        """Return the clients that nodes stood for in this round."""
-        if isinstance(self._grid, HostGrid):
-            return [client for node in nodes for client in self._grid.roster(node)]
-        return [self._grid.client_numbers[node] for node in nodes]
 
     def add(self, participants: NDArray[np.int64], counted: NDArray[np.int64]) -> None:
         """Note one round."""

@@ -84,7 +84,7 @@ def test_fedau_names_the_participants_itself():
     grid = make_grid(process, heard)
     grid.set_round(1)
     grid.get_node_ids()
-    strategy = FedAU(CLIENTS, hosts=grid.roster, client_numbers=grid.client_numbers)
+    strategy = FedAU(CLIENTS, roster=grid.roster)
     one_round(strategy, grid, 1)
     assert sorted(heard) == [(1, 0, [0, 3, 6]), (1, 1, [1, 4, 7]), (1, 2, [2, 5, 8])]
 

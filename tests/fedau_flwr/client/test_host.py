@@ -5,9 +5,8 @@ from flwr.clientapp import ClientApp
 
 from fedau_flwr import MIFA, FedAU, FedAUWeighting
 from fedau_flwr.client.host import Host
-from fedau_flwr.client.mod import refuse
 from fedau_flwr.client.participant import Participant
-from fedau_flwr.wire.records import decode_all, encode
+from fedau_flwr.server.roster import Roster
 from fedau_flwr.wire.requests import Refusal
 from tests.fedau_flwr.client.test_participant import MemoryStore
 from tests.fedau_flwr.federation import Federation, record, towards, training_app, values
@@ -23,23 +22,25 @@ def host_app(train):
 
     @app.train()
     def run(message, context):
-        model = decode_all(message.content["arrays"])
-        try:
-            total, label = host.contribute(
-                message.content["config"], model, lambda n: train(n, model, 0)
-            )
-        except Refusal as refusal:
-            return refuse(message, refusal)
-        content = RecordDict({"arrays": encode(total), "fedau": label})
-        return Message(content, reply_to=message)
+        return host.reply(message, lambda n, model: train(n, model, 0))
 
     return app
+
+
+class Hosting(Roster):
+    """Clients of each node, as a function says."""
+
+    hosting = True
+
+    def __init__(self, clients):
+        super().__init__()
+        self.clients = clients
 
 
 def play_hosted(strategy, nodes, path, train, lost_nodes=()):
     grid = Federation(host_app(train), nodes)
     roster = {}
-    strategy.hosts = lambda node: roster[grid.number(node)]
+    strategy.roster = Hosting(lambda node: roster[grid.number(node)])
     model = record(x=np.zeros(2), n=np.array(5))
     for r, here in enumerate(path, 1):
         participants = np.flatnonzero(here).tolist()
@@ -105,7 +106,7 @@ def test_a_host_without_any_contribution_refuses():
 
 def test_a_host_message_needs_its_lists():
     with pytest.raises(Refusal, match="fedau-clients is None, but must be a list"):
-        Host(lambda n: None).contribute(ConfigRecord(), {}, lambda n: {})
+        Host(lambda n: None).contribute(ConfigRecord(), {}, lambda n, model: {})
 
 
 @pytest.mark.parametrize("label", [7, "clients", [1, 1]])
@@ -119,6 +120,6 @@ def test_a_host_that_lists_its_clients_wrongly_is_rejected(label):
         return Message(content, reply_to=message)
 
     grid = Federation(app, 1)
-    strategy = FedAU(2, hosts=lambda node: [0, 1])
+    strategy = FedAU(2, roster=Hosting(lambda node: [0, 1]))
     grid.play(strategy, 1, record(x=np.ones(2)))
     assert strategy.ledger.counted == {0: 0, 1: 0}

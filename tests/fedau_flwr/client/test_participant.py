@@ -4,6 +4,7 @@ import pytest
 from fedau_flwr import FedAUWeighting, WeightState
 from fedau_flwr.client.participant import Participant, settle
 from fedau_flwr.client.store import Store, Version
+from fedau_flwr.methods.mifa import UpdateChange
 from fedau_flwr.wire.requests import Refusal, Request
 
 W = FedAUWeighting(cutoff=None)
@@ -108,29 +109,32 @@ def arrays(value):
 
 
 def test_memory_takes_in_what_was_counted_and_nothing_else():
-    pending = version(4, 2, memory=arrays(5.0), sent=arrays(0.5))
-    counted = settle([pending], request(9, 4, memory=True), W)
-    lost = settle([pending], request(9, 2, memory=True), W)
-    assert counted.memory["x"] == 5.5
-    assert lost.memory["x"] == 5.0
+    pending = version(4, 2, memory={"last": arrays(5.0)}, sent={"update": arrays(0.5)})
+    counted = settle([pending], request(9, 4), W, UpdateChange())
+    lost = settle([pending], request(9, 2), W, UpdateChange())
+    assert counted.memory["last"]["x"] == 5.5
+    assert lost.memory["last"]["x"] == 5.0
 
 
 def test_the_first_vector_becomes_the_memory():
-    pending = version(4, memory={}, sent=arrays(0.5))
-    assert settle([pending], request(9, 4, memory=True), W).memory["x"] == 0.5
+    pending = version(4, memory={}, sent={"update": arrays(0.5)})
+    assert settle([pending], request(9, 4), W, UpdateChange()).memory["last"]["x"] == 0.5
 
 
-@pytest.mark.parametrize("versions", [[], [version(4, 2, memory=arrays(1.0), sent=arrays(1.0))]])
+ONES = {"last": {"x": np.ones(1, np.float32)}}
+
+
+@pytest.mark.parametrize("versions", [[], [version(4, 2, memory=ONES, sent=ONES)]])
 def test_a_client_that_lost_its_memory_refuses(versions):
     with pytest.raises(Refusal, match="cannot take part in this training any more"):
-        settle(versions, request(9, 7, memory=True), W)
+        settle(versions, request(9, 7), W, UpdateChange())
 
 
 def rounds_kept(safe):
     participant = Participant(MemoryStore(), W)
     for r in (2, 4, 6, 8):
-        with participant.turn(request(r, counted=max(0, r - 2), safe=safe)) as turn:
-            participant.finish(turn, {})
+        asked = request(r, counted=max(0, r - 2), safe=safe)
+        participant.contribute(asked, arrays(0.0), lambda x: x)
     return [v.round for v in participant.store.versions]
 
 
@@ -144,18 +148,15 @@ def test_versions_that_a_resume_may_need_are_kept(safe, kept):
 def test_a_state_of_another_weighting_is_refused_and_kept():
     store = MemoryStore()
     store.versions = [Version(61, 1, 5, WeightState(60, 0, 60, 1.0))]
-    with (
-        pytest.raises(Refusal, match="does not fit FedAUWeighting"),
-        Participant(store, FedAUWeighting(50)).turn(request(70)),
-    ):
-        pass
+    with pytest.raises(Refusal, match="does not fit FedAUWeighting"):
+        Participant(store, FedAUWeighting(50)).contribute(request(70), arrays(0.0), lambda x: x)
     assert len(store.versions) == 1
 
 
 def test_nothing_is_stored_when_training_fails():
     store = MemoryStore()
 
-    def fail():
+    def fail(start):
         raise RuntimeError("out of memory")
 
     with pytest.raises(RuntimeError):

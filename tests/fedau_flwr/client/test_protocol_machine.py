@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from fedau_flwr import FedAUWeighting
-from fedau_flwr.client.participant import Participant
+from fedau_flwr.client.participant import Participant, settle
 from fedau_flwr.client.store import Store
+from fedau_flwr.methods.mifa import UpdateChange
 from fedau_flwr.server.ledger import Ledger
 from fedau_flwr.wire.requests import Refusal
 
@@ -66,16 +67,14 @@ class Protocol(RuleBasedStateMachine):
         return state
 
     def ask(self, client):
-        request = self.ledger.request(self.names[client], memory=True)
+        request = self.ledger.request(self.names[client], transform=UpdateChange().to_text())
         self.old_requests.append((client, request))
         participant = self.clients[client]
-        with participant.turn(request) as turn:
-            assert turn.state == self.expected(client, request.round)
-            target = float(next(self.values))
-            memory = turn.memory["x"][0] if turn.memory else 0.0
-            sent = {"x": np.array([target - memory])}
-            participant.finish(turn, sent)
-        return sent["x"][0]
+        target = {"x": np.array([float(next(self.values))])}
+        parts = participant.contribute(request, {"x": np.zeros(1)}, lambda start: target)
+        pending = participant.store.load(request.training)[-1]
+        assert pending.state == self.expected(client, request.round)
+        return parts["update"]["x"][0]
 
     @rule(
         outcomes=st.lists(
@@ -169,10 +168,11 @@ class Protocol(RuleBasedStateMachine):
         for client, participant in enumerate(self.clients):
             probe = copy.deepcopy(self.ledger)
             probe.open(probe.round + 1)
-            request = probe.request(self.names[client], memory=True)
-            with participant.turn(request) as turn:
-                held += turn.memory["x"][0] if turn.memory else 0.0
-                assert turn.state == self.expected(client, request.round)
+            request = probe.request(self.names[client])
+            versions = participant.store.load(request.training)
+            settled = settle(versions, request, self.weighting, UpdateChange())
+            held += settled.memory["last"]["x"][0] if settled.memory else 0.0
+            assert settled.state == self.expected(client, request.round)
         assert held == self.total
 
 

@@ -10,7 +10,7 @@ from flwr.app import Context, RecordDict
 
 from fedau_flwr import WeightState
 from fedau_flwr.client.state_directory import StateDirectory, describe
-from fedau_flwr.client.store import ContextStore, Version
+from fedau_flwr.client.store import ContextStore, Version, flattened
 from fedau_flwr.wire.requests import Refusal
 
 
@@ -22,8 +22,11 @@ def versions():
             2,
             11,
             WeightState(6, 2, 2, 2.0),
-            memory={"a/b": np.arange(6, dtype=np.float32).reshape(2, 3), "c": np.float64(0.5)},
-            sent={"a/b": np.ones((2, 3), np.float32), "c": np.float64(1.5)},
+            memory={
+                "last": {"a/b": np.arange(6, dtype=np.float32).reshape(2, 3)},
+                "own": {"c": np.float64(0.5)},
+            },
+            sent={"update": {"a/b": np.ones((2, 3), np.float32), "c": np.float64(1.5)}},
         ),
     ]
 
@@ -33,11 +36,10 @@ def assert_same(left, right):
         (v.round, v.attempt, v.client, v.state) for v in right
     ]
     for one, other in zip(left, right, strict=True):
-        assert one.arrays().keys() == other.arrays().keys()
-        for kind, values in one.arrays().items():
-            assert values.keys() == other.arrays()[kind].keys()
-            for name, value in values.items():
-                np.testing.assert_array_equal(value, other.arrays()[kind][name])
+        mine, others = flattened(one.arrays()), flattened(other.arrays())
+        assert mine.keys() == others.keys()
+        for name, value in mine.items():
+            np.testing.assert_array_equal(value, others[name])
 
 
 @pytest.fixture(params=["directory", "context"])
@@ -149,14 +151,16 @@ def test_plain_words(tmp_path):
         "closed intervals and 1 rounds since the last.",
         "training t1, client client-3: last sent for round 7 (attempt 2), with weight 2 from 2 "
         "closed intervals and 2 rounds since the last, holding what it sent before.",
-        "training t1, client client-9: unreadable. FedAU state: version is 3, but must be 1.",
+        "training t1, client client-9: unreadable. FedAU state: version is 3, but must be 1 or 2.",
     ]
 
 
 def test_vectors_that_a_dead_process_left_are_not_taken_for_what_was_sent(tmp_path, monkeypatch):
     store = StateDirectory(tmp_path, "client-3")
     (*_, pending) = versions()
-    left = dataclasses.replace(pending, sent={"a/b": np.zeros((2, 3)), "c": np.float64(0)})
+    left = dataclasses.replace(
+        pending, sent={"update": {"a/b": np.zeros((2, 3)), "c": np.float64(0)}}
+    )
     with store.locked("t1"):
         with monkeypatch.context() as patch:
             patch.setattr("fedau_flwr.client.state_directory.versions_to_json", _die)
@@ -169,3 +173,17 @@ def test_vectors_that_a_dead_process_left_are_not_taken_for_what_was_sent(tmp_pa
 
 def _die(*_):
     raise KeyboardInterrupt
+
+
+def test_a_state_of_version_1_is_read(tmp_path):
+    """What a client of 0.1 has on its disk, in the middle of a training with MIFA."""
+    folder = tmp_path / "t1" / "client-3"
+    folder.mkdir(parents=True)
+    state = {"version": 1, "round": 6, "intervals": 2, "elapsed": 2, "weight": 2.0}
+    entry = {"round": 7, "attempt": 2, "client": 11, "state": state, "memory": True}
+    content = {"version": 1, "training": "t1", "versions": [entry]}
+    (folder / "state.json").write_text(json.dumps(content))
+    np.savez(folder / "memory-7-2.npz", **{"memory/a/b": np.ones(2), "sent/a/b": np.zeros(2)})
+    (version,) = StateDirectory(tmp_path, "client-3").load("t1")
+    np.testing.assert_array_equal(version.memory["last"]["a/b"], np.ones(2))
+    np.testing.assert_array_equal(version.sent["update"]["a/b"], np.zeros(2))

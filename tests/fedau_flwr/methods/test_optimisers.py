@@ -115,5 +115,5 @@ def test_defaults_are_ours_and_flowers(kind):
 def test_a_second_learning_rate_is_refused():
     with pytest.raises(ValueError, match="server_learning_rate is given, but FedAUAdam has its"):
         FedAUAdam(N, server_learning_rate=0.1)
-    with pytest.raises(TypeError):
+    with pytest.raises(ValueError, match="momentum is given, but FedAUAdam has no momentum"):
         FedAUAdam(N, momentum=0.1)

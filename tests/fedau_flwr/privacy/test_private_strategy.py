@@ -5,14 +5,17 @@ import math
 import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.client import NumPyClient
 from flwr.clientapp import ClientApp
 
-from fedau_flwr import MIFA, FedAU, FedAUMod
+from fedau_flwr import MIFA, FedAU, FedAUMixin, FedAUMod, UnitWeighting
 from fedau_flwr.client.preparation import WITHIN, Preparation
 from fedau_flwr.privacy import AdaptiveNorm, GaussianPrivacy, PrivacyBudget, l2_norm
+from fedau_flwr.privacy.private_sum import PrivateSum
 from fedau_flwr.secure import FixedPoint, SecureSum, SecureSumMod
-from fedau_flwr.server.summation import Sum
+from fedau_flwr.server.summation import PlainSum
 from fedau_flwr.testing.in_process_grid import InProcessGrid
+from fedau_flwr.wire.parts import PARTS_RECORD, scalar
 from fedau_flwr.wire.records import encode
 from fedau_flwr.wire.requests import Request
 
@@ -87,14 +90,14 @@ def test_the_norm_adapts_to_the_bits_in_the_sum(secure):
     # The contributions of norms 1, 2 and four times 2.5 point the same way.
     assert model.sum() / math.sqrt(SIZE) * CLIENTS == pytest.approx(13.0, abs=0.3)
     if not secure:
-        bits = [float(reply.content["arrays"][WITHIN].numpy()) for reply in grid.replies]
+        bits = [float(reply.content[PARTS_RECORD][WITHIN].numpy()) for reply in grid.replies]
         assert sorted(bits) == [-0.5] * 4 + [0.5] * 2
 
 
 def test_bits_have_their_own_noise_at_the_server():
     privacy = GaussianPrivacy(AdaptiveNorm(norm=1.0, bit_noise=3.0), 1.0)
-    strategy = FedAU(CLIENTS, privacy=privacy)
-    bits = [strategy._private(Sum(total={WITHIN: np.zeros(())})) for _ in range(5000)]
+    summation = PrivateSum(PlainSum(), privacy)
+    bits = [summation._noisy({WITHIN: scalar(0.0)})[WITHIN][""] for _ in range(5000)]
     assert within_five_sigma(np.array(bits), 9.0)
 
 
@@ -103,9 +106,9 @@ def test_bits_have_their_own_share_of_noise_at_the_clients():
     asked = Preparation(norm=1.0, noise_std=1.0, bit_std=3.0, grid=grid)
     share = Preparation.from_config(asked.to_config()).shared(4)
     request = Request(1, "t")
-    sent = [share.apply({"x": np.zeros(2, np.float32)}, request) for _ in range(5000)]
-    assert within_five_sigma(np.array([arrays[WITHIN] for arrays in sent]) - 0.5, 9.0 / 4)
-    assert within_five_sigma(np.array([arrays["x"] for arrays in sent]), 1.0 / 4)
+    sent = [share.apply({"update": {"x": np.zeros(2, np.float32)}}, request) for _ in range(5000)]
+    assert within_five_sigma(np.array([parts[WITHIN][""] for parts in sent]) - 0.5, 9.0 / 4)
+    assert within_five_sigma(np.array([parts["update"]["x"] for parts in sent]), 1.0 / 4)
 
 
 def test_the_run_stops_before_the_round_that_would_exceed_the_budget(caplog):
@@ -144,8 +147,9 @@ def test_a_checkpoint_holds_the_norm_and_what_was_spent():
     strategy, resumed = build(), build()
     one_round(strategy, federation(2.0))
     resumed.load_state_dict(strategy.state_dict())
-    assert resumed.privacy.norm == strategy.privacy.norm != 1.0
-    assert resumed.privacy.budget.spent == strategy.privacy.budget.spent > 0
+    assert resumed.summation.privacy.norm == strategy.summation.privacy.norm != 1.0
+    spent = [one.summation.privacy.budget.spent for one in (resumed, strategy)]
+    assert spent[0] == spent[1] > 0
 
 
 def reasons(grid):
@@ -238,7 +242,25 @@ def test_impossible_settings_of_a_client_are_refused_by_name(options):
         SecureSumMod(**options)
 
 
-def test_an_adaptive_norm_needs_arrays_with_names():
-    privacy = GaussianPrivacy(AdaptiveNorm(norm=1.0, bit_noise=2.0), 1.0)
-    with pytest.raises(ValueError, match="privacy must have a fixed norm"):
-        FedAU(CLIENTS, privacy=privacy, numpy_clients=True)
+def test_an_adaptive_norm_follows_numpy_clients_too():
+    class Client(FedAUMixin, NumPyClient):
+        fedau_weighting = UnitWeighting()
+
+        def __init__(self, length):
+            self.length = length
+
+        def fit(self, parameters, config):
+            return [parameters[0] + self.length / math.sqrt(SIZE)], 17, {}
+
+    def client_fn(context):
+        length = np.float32(context.node_config["partition-id"] + 1)
+        return Client(length).with_context(context).to_client()
+
+    # Norms 1 to 6: two of six are within 2.5, as above.
+    adaptive = AdaptiveNorm(norm=2.5, quantile=0.5, learning_rate=0.2, bit_noise=0.01)
+    privacy = GaussianPrivacy(adaptive, 0.01)
+    strategy = FedAU(CLIENTS, privacy=privacy, numpy_clients=True)
+    model = one_round(strategy, InProcessGrid(ClientApp(client_fn=client_fn), CLIENTS))
+    assert strategy.last_round.counted == CLIENTS
+    assert privacy.norm == pytest.approx(2.5 * math.exp(-0.2 * (2 / 6 - 0.5)), rel=2e-3)
+    assert model.sum() / math.sqrt(SIZE) * CLIENTS == pytest.approx(13.0, abs=0.3)

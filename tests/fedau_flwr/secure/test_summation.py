@@ -31,7 +31,7 @@ from fedau_flwr.secure.mod import RECORD, VECTOR
 from fedau_flwr.testing.in_process_grid import InProcessGrid
 from fedau_flwr.weighting import FedAUWeighting
 from fedau_flwr.wire.records import encode
-from fedau_flwr.wire.requests import LABEL_RECORD
+from tests.fedau_flwr.client.test_host import Hosting
 
 CLIENTS = 6
 STEP = FixedPoint().step
@@ -155,8 +155,8 @@ def test_a_clients_memory_is_what_the_server_has_of_it():
     for node in grid.nodes:
         (last,) = ContextStore(grid.contexts[node]).load(strategy.ledger.training)
         counted = strategy.ledger.counted[node] == last.round
-        memory = last.memory.get("x", np.zeros(5))
-        memories.append(memory + last.sent["x"] if counted else memory)
+        memory = last.memory.get("last", {"x": np.zeros(5)})["x"]
+        memories.append(memory + last.sent["update"]["x"] if counted else memory)
     # On a coarse grid every deviation would be a multiple of 1/64 over the number of clients.
     assert np.allclose(strategy.mean["x"], np.mean(memories, axis=0), atol=1e-6)
 
@@ -258,24 +258,20 @@ def test_hosts_send_the_sum_of_their_clients():
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        model = {name: value.numpy() for name, value in message.content["arrays"].items()}
-
         def participant(client: int) -> Participant:
             own = Context(1, client, {}, RecordDict(), {})
             return Participant(ContextStore(own), FedAUWeighting())
 
-        def training(client: int):
+        def training(client: int, model):
             x = model["x"] + np.float32(0.25 * client)
             return {**model, "x": x if client != 5 else x * np.nan}
 
-        config = message.content["config"]
-        total, label = Host(participant).contribute(config, model, training)
-        content = RecordDict({"arrays": encode(total), LABEL_RECORD: label})
-        return Message(content, reply_to=message)
+        return Host(participant).reply(message, training)
 
     grid = Federation(app, clients=3)
     hosted = dict(zip(grid.nodes, ([1, 2], [3, 4, 5], [6]), strict=True))
-    strategy = FedAU(6, divisor="participants", hosts=hosted.__getitem__, summation=SecureSum())
+    roster = Hosting(hosted.__getitem__)
+    strategy = FedAU(6, divisor="participants", roster=roster, summation=SecureSum())
     after = run(strategy, grid, [({0, 1, 2}, {})])
     # Client 5 could not contribute, and its host says so.
     assert after["x"].tolist() == [np.float32(0.25 * (1 + 2 + 3 + 4 + 6) / 5)] * 5
@@ -424,9 +420,9 @@ def test_the_next_weight_and_memory_are_right_after_a_failure(name, failure):
         (last,) = ContextStore(grid.contexts[node]).load(strategy.ledger.training)
         assert last.round == 6
         assert last.state.weight == pytest.approx(algorithm_2(expected[:5]), rel=1e-12)
-        if strategy.memory:
-            total += last.memory["x"] + last.sent["x"]
-    if strategy.memory:
+        if strategy.transform.remembers:
+            total += last.memory["last"]["x"] + last.sent["update"]["x"]
+    if strategy.transform.remembers:
         assert np.allclose(strategy.mean["x"], total / CLIENTS, atol=1e-6)
 
 

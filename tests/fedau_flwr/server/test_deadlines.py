@@ -6,7 +6,7 @@ import pytest
 from flwr.app import ConfigRecord
 
 from fedau_flwr import FedAU
-from fedau_flwr.server.deadlines import PunctualGrid, punctual, send_and_receive
+from fedau_flwr.server.deadlines import DeadlineGrid, with_deadline
 from tests.fedau_flwr.federation import Federation, record, towards, training_app, values
 
 
@@ -56,19 +56,24 @@ def senders(grid, replies):
 
 def test_returns_as_soon_as_all_are_there(grid):
     grid.late = {2}
-    assert senders(grid, send_and_receive(grid, messages(grid), 60)) == [0, 1, 2, 3]
+    assert senders(grid, DeadlineGrid(grid).send_and_receive(messages(grid), timeout=60)) == [
+        0,
+        1,
+        2,
+        3,
+    ]
 
 
 def test_a_reply_that_blocks_costs_the_others_nothing(grid):
     grid.stuck, grid.late = {1}, {3}
     began = time.monotonic()
-    replies = send_and_receive(grid, messages(grid), 1.0)
+    replies = DeadlineGrid(grid).send_and_receive(messages(grid), timeout=1.0)
     assert senders(grid, replies) == [0, 2, 3]
     assert time.monotonic() - began < 15  # and not the 30 that the grid would take
 
 
 def test_no_message_no_wait(grid):
-    assert send_and_receive(grid, [], None) == []
+    assert DeadlineGrid(grid).send_and_receive([], timeout=None) == []
 
 
 def test_errors_of_the_grid_are_raised(grid):
@@ -78,7 +83,7 @@ def test_errors_of_the_grid_are_raised(grid):
     asked = messages(grid)
     grid.pull_messages = broken
     with pytest.raises(ConnectionError, match="the SuperLink is gone"):
-        send_and_receive(grid, asked, 5)
+        DeadlineGrid(grid).send_and_receive(asked, timeout=5)
 
 
 @pytest.mark.parametrize("error", [ValueError("no JSON\nat all"), KeyError("data")])
@@ -91,7 +96,7 @@ def test_a_reply_that_cannot_be_read_is_left_out(grid, caplog, error):
         return pull(message_ids)
 
     grid.pull_messages = unreadable
-    assert senders(grid, send_and_receive(grid, asked, 60)) == [0, 1, 3]
+    assert senders(grid, DeadlineGrid(grid).send_and_receive(asked, timeout=60)) == [0, 1, 3]
     (said,) = caplog.messages
     node = asked[2].metadata.dst_node_id
     assert said.startswith(f"Rejected the reply of node {node}: it cannot be read (")
@@ -109,7 +114,7 @@ def test_a_reply_in_the_name_of_another_node_is_left_out(grid, caplog):
         return replies
 
     grid.pull_messages = forged
-    assert senders(grid, send_and_receive(grid, asked, 60)) == [0, 1, 2]
+    assert senders(grid, DeadlineGrid(grid).send_and_receive(asked, timeout=60)) == [0, 1, 2]
     node = asked[3].metadata.dst_node_id
     assert caplog.messages == [f"Rejected the reply of node {node}: it is in the name of another."]
 
@@ -117,22 +122,45 @@ def test_a_reply_in_the_name_of_another_node_is_left_out(grid, caplog):
 def test_flowers_loop_keeps_its_deadline(grid):
     grid.stuck = {0}
     strategy = FedAU(num_clients=4)
-    result = strategy.start(PunctualGrid(grid), record(x=np.zeros(1)), num_rounds=1, timeout=1.0)
+    result = strategy.start(DeadlineGrid(grid), record(x=np.zeros(1)), num_rounds=1, timeout=1.0)
     assert values(result.arrays)["x"] == pytest.approx(0.1 * (1 + 2 + 3) / 4)
     assert sorted(strategy.ledger.counted.values()) == [0, 1, 1, 1]
 
 
 def test_everything_else_is_the_grids(grid):
-    wrapped = PunctualGrid(grid)
+    wrapped = DeadlineGrid(grid)
     assert list(wrapped.get_node_ids()) == list(grid.get_node_ids())
     assert wrapped.run is grid.run
 
 
-def test_only_flowers_grid_of_a_deployment_is_wrapped(grid):
+def test_a_grid_is_wrapped_unless_it_is_known_to_keep_deadlines(grid):
     from flwr.superlink.grid import HttpGrid
 
-    assert isinstance(punctual(HttpGrid(token="t")), PunctualGrid)
-    assert punctual(grid) is grid
+    late = HttpGrid(token="t")
+    wrapped = with_deadline(late)
+    assert isinstance(wrapped, DeadlineGrid)
+    assert wrapped.target is late
+    assert with_deadline(wrapped) is wrapped
+    assert with_deadline(grid) is grid  # it says that it keeps them
+
+
+def test_a_grid_of_ours_stays_and_what_it_hands_on_to_is_wrapped(grid):
+    from flwr.superlink.grid import HttpGrid
+
+    from fedau_flwr.server.forwarding import ForwardingGrid
+
+    outer = ForwardingGrid(HttpGrid(token="t"))
+    assert with_deadline(outer) is outer
+    assert isinstance(outer.target, DeadlineGrid)
+    kept = ForwardingGrid(grid)
+    assert with_deadline(kept).target is grid
+
+
+def test_flowers_simulation_grid_keeps_deadlines_by_itself():
+    from fedau_flwr._flower import InMemoryGrid
+
+    simulated = InMemoryGrid.__new__(InMemoryGrid)
+    assert with_deadline(simulated) is simulated
 
 
 def test_lost_replies_under_flowers_loop_keep_nobody_waiting():

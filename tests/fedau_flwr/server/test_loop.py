@@ -238,9 +238,8 @@ def test_an_availability_grid_is_told_the_rounds():
         def after_round(self, loop, report):
             counted.append(report.clients)
 
-    strategy = FedAU(num_clients=CLIENTS, client_numbers=grid.client_numbers)
     grid.wait_for_clients()
-    strategy.client_numbers = grid.client_numbers
+    strategy = FedAU(num_clients=CLIENTS, roster=grid.roster)
     RoundLoop(strategy, grid, [Look()]).run(record(x=START), 3)
     assert counted == [(0, 2), (), (1,)]
 

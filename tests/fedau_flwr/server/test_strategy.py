@@ -8,7 +8,9 @@ from flwr.app import ConfigRecord, Error, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg
 
 from fedau_flwr import MIFA, FedAU, FedAUMod, UnitWeighting
+from fedau_flwr.server.roster import Roster
 from fedau_flwr.wire.requests import Request
+from tests.fedau_flwr.client.test_host import Hosting
 from tests.fedau_flwr.federation import Federation, record, towards, training_app, values
 
 
@@ -125,11 +127,11 @@ def test_client_numbers_order_the_sum_whatever_the_node_ids():
     for order in itertools.permutations(range(4)):
         strategy = FedAU(num_clients=4)
         grid = Federation(training_app(towards([0.0])), 4)
-        strategy.client_numbers = dict(zip(sorted(grid.contexts), order, strict=True))
+        strategy.roster = Roster(dict(zip(sorted(grid.contexts), order, strict=True)))
         messages = strategy.configure_train(
             1, record(x=np.zeros(50, np.float32)), ConfigRecord(), grid
         )
-        numbers = [strategy.client_numbers[m.metadata.dst_node_id] for m in messages]
+        numbers = [strategy.roster.number(m.metadata.dst_node_id) for m in messages]
         assert numbers == [0, 1, 2, 3]
         replies = [answer(m, x=contributions[i]) for m, i in zip(messages, numbers, strict=True)]
         results.add(values(strategy.aggregate_train(1, replies)[0])["x"].tobytes())
@@ -263,7 +265,7 @@ def test_a_sum_that_overflows_closes_no_interval_of_a_group():
 def test_a_node_that_hosts_nobody_in_this_round_is_not_asked():
     strategy = FedAU(num_clients=9)
     grid = Federation(training_app(towards([0.0])), 2)
-    strategy.hosts = lambda node: [4, 7] if grid.number(node) == 1 else []
+    strategy.roster = Hosting(lambda node: [4, 7] if grid.number(node) == 1 else [])
     (message,) = strategy.configure_train(1, record(x=f32(0)), ConfigRecord(), grid)
     assert grid.number(message.metadata.dst_node_id) == 1
     assert message.content["config"]["fedau-clients"] == [4, 7]
@@ -375,7 +377,8 @@ def test_summary_speaks_flowers_form(caplog):
         FedAU(num_clients=250, server_learning_rate=0.5).summary()
     lines = [record.getMessage() for record in caplog.records]
     assert lines[0] == "\t├──> FedAU settings:"
-    assert "\t│\t├── Clients: 250 | divisor: clients" in lines
+    assert "\t│\t├── Divisor: clients" in lines
+    assert "\t│\t├── Clients: 250" in lines
     assert "\t├──> Sampling:" in lines
 
 

@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 from fedau_flwr.wire.requests import Refusal, Request, hosted_requests
 
 requests = st.builds(
-    lambda attempts, later, counted, safe, memory, groups: Request(
+    lambda attempts, later, counted, safe, transform, groups: Request(
         round=attempts[-1][1] + later,
         training="t1",
         attempts=tuple(attempts),
         counted=counted if counted is None or counted < attempts[-1][1] + later else 0,
         safe=safe,
-        memory=memory,
+        transform=transform,
         groups=groups,
     ),
     st.lists(
@@ -24,7 +24,7 @@ requests = st.builds(
     st.integers(0, 50),
     st.one_of(st.none(), st.integers(0, 60)),
     st.one_of(st.none(), st.integers(0, 60)),
-    st.booleans(),
+    st.text(max_size=9),
     st.dictionaries(st.text(max_size=5), st.floats(1, 50), max_size=3),
 )
 
@@ -36,7 +36,7 @@ def test_survives_a_config_record(request):
 
 @given(
     st.dictionaries(
-        st.sampled_from([*Request(1, "t1", counted=0, safe=0, memory=True).to_config()]),
+        st.sampled_from([*Request(1, "t1", counted=0, safe=0).to_config()]),
         st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.binary()),
     )
 )

@@ -1,0 +1,120 @@
+"""`Transform`: the client half of a method.
+
+Every method is a client-side transform of the local update, and a server-side rule over one sum.
+The train message names the transform and its parameters; a client knows those of this package and
+those that it was given, so that its line stays ``FedAUMod()`` for all methods.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import Field, dataclass, field, fields, is_dataclass
+from typing import Any, ClassVar
+
+from ..arrays import Arrays
+from ..wire.parts import UPDATE, Parts
+from ..wire.requests import TRANSFORM, Refusal
+
+Memory = dict[str, Arrays]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Turn:
+    """What a transform may know about the client's turn in a round.
+
+    Parameters
+    ----------
+    round : int
+        Flower's round, starting at 1.
+    weight : float
+        The client's weight `ω` in this round, from its history before it.
+    counted : int
+        The last round in which the client was counted, as far as is known; 0 if there is none.
+    memory : Memory
+        What `remember` returned when the client was last counted, by name; empty at first.
+    """
+
+    round: int
+    weight: float
+    counted: int = 0
+    memory: Memory = field(default_factory=dict)
+
+
+class Transform(ABC):
+    """Makes what a client sends from its update, its weight and its memory.
+
+    A transform with parameters is a frozen dataclass; their values travel as JSON. One that
+    remembers something sets `remembers` and overrides `remember`.
+
+    Attributes
+    ----------
+    name : str
+        What the train message calls it.
+    parts : tuple[str, ...]
+        The model-shaped parts that it makes, in this order.
+    scalars : tuple[str, ...]
+        The parts of one value that follow them.
+    remembers : bool
+        Whether the client keeps a memory.
+    """
+
+    name: ClassVar[str]
+    parts: ClassVar[tuple[str, ...]] = (UPDATE,)
+    scalars: ClassVar[tuple[str, ...]] = ()
+    remembers: ClassVar[bool] = False
+
+    def start(self, model: Arrays, turn: Turn) -> Arrays:
+        """Return what training starts from: the model that came with the request, by default."""
+        del turn
+        return model
+
+    @abstractmethod
+    def contribute(self, update: Arrays, turn: Turn) -> Parts:
+        """Return the parts that are sent, given the change that training made to its start."""
+
+    def remember(self, memory: Memory, sent: Parts) -> Memory:
+        """Return the memory once the round of `sent` is known to be counted.
+
+        `sent` is what really left the client: clipped, and rounded to the grid of a secure sum.
+        """
+        del sent
+        return memory
+
+    def to_text(self) -> str:
+        """Return name and parameters for a train message."""
+        values = {item.name: getattr(self, item.name) for item in _fields(self)}
+        return json.dumps({"name": self.name, **values})
+
+
+def named_transform(text: str, given: Iterable[type[Transform]] = ()) -> Transform:
+    """Return the transform that a train message names; an unknown one is refused."""
+    try:
+        parameters = json.loads(text)
+        name = parameters.pop("name")
+    except (ValueError, TypeError, AttributeError, KeyError):
+        raise Refusal(f"{TRANSFORM} is {text!r}, but must be a JSON object with a name.") from None
+    known = {kind.name: kind for kind in (*_own(), *given)}
+    if name not in known:
+        raise Refusal(
+            f"{TRANSFORM} names {name!r}, but must name one that this client knows "
+            f"({', '.join(sorted(known))}): give it to the client, as in "
+            "FedAUMod(transforms=[...])."
+        )
+    try:
+        return known[name](**parameters)
+    except (TypeError, ValueError) as error:
+        raise Refusal(
+            f"{TRANSFORM} is {text!r}, but must have the parameters of {name} ({error})."
+        ) from None
+
+
+def _fields(transform: Transform) -> tuple[Field[Any], ...]:
+    return fields(transform) if is_dataclass(transform) else ()
+
+
+def _own() -> list[type[Transform]]:
+    """Return the transforms of this package: a message must not reach whatever is loaded."""
+    kinds = Transform.__subclasses__()
+    return [kind for kind in kinds if kind.__module__.startswith("fedau_flwr.methods.")]

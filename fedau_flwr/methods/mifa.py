@@ -1,0 +1,78 @@
+r"""MIFA, memory-augmented impatient federated averaging, over one sum.
+
+Its server holds the last update of every client, and moves along their mean. Here the client holds
+its own, :math:`y`, and sends the change :math:`c = \Delta - y`, so that the server needs the sum:
+:math:`G \leftarrow G + \Sigma c / N`, then :math:`x \leftarrow x + \eta G`, also in rounds in which
+nobody came. It costs one model per client, on the client, and one on the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..arrays import Arrays, added, difference, moved, zeros
+from ..client.transform import Memory, Transform, Turn
+from ..server.strategy import SumStrategy
+from ..wire.parts import UPDATE, Parts
+
+LAST = "last"
+
+
+class UpdateChange(Transform):
+    """Sends `c = Δ − y` and remembers `y + c`, with `c` as it was sent and once it is counted."""
+
+    name = "change"
+    remembers = True
+
+    def contribute(self, update: Arrays, turn: Turn) -> Parts:
+        """Return the change against what was counted last."""
+        return {UPDATE: difference(update, turn.memory.get(LAST))}
+
+    def remember(self, memory: Memory, sent: Parts) -> Memory:
+        """Return `y + c`."""
+        return {LAST: added(memory.get(LAST), sent[UPDATE])}
+
+
+class MemoryStrategy(SumStrategy):
+    """Keeps the mean of what all clients have sent, those that never came included."""
+
+    transform = UpdateChange()
+
+    def __init__(self, num_clients: int, **options: Any) -> None:
+        super().__init__(num_clients, **options)
+        self.mean: Arrays = {}
+
+    def prepare(self, model: Arrays) -> None:
+        """Begin with a mean of zero."""
+        self.mean = self.mean or zeros(model)
+
+    def remember(self, total: Arrays) -> None:
+        """Let the sum of the changes enter the mean."""
+        for name, value in total.items():
+            self.mean[name] = self.mean[name] + value / value.dtype.type(self.num_clients)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a checkpoint needs beside the model."""
+        return {**super().state_dict(), "mean": dict(self.mean)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        super().load_state_dict(state)
+        self.mean = dict(state["mean"])
+
+
+class MIFA(MemoryStrategy):
+    r"""Moves along the mean of all clients' last updates.
+
+    :math:`G \leftarrow G + \Sigma c / N`, then :math:`x \leftarrow x + \eta G`, also in rounds
+    in which nobody came. Takes the options of `SumStrategy`.
+    """
+
+    def step(self, model: Arrays, sums: Parts | None, participants: int) -> Arrays:
+        """Update the memory and move along it."""
+        del participants
+        self.prepare(model)
+        if sums is not None:
+            self.remember(sums[UPDATE])
+        return moved(model, self.mean, self.server_learning_rate)
