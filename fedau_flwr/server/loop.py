@@ -165,6 +165,10 @@ class RoundLoop:
         self.metrics = {}
         for callback in self.callbacks:
             callback.before_round(self)
+        budget = getattr(getattr(self.strategy, "summation", None), "rounds_left", None)
+        if budget is not None and budget(1) < 1:
+            where = f"round {self.round} of {self.rounds}"
+            self.stop(f"The run was stopped after {where}, because the privacy budget is spent.")
         if self.status != "running":
             return
         report = self._train(self.round + 1)

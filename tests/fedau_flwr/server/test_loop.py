@@ -8,7 +8,16 @@ import pytest
 from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg
 
-from fedau_flwr import AvailabilityGrid, FedAU, FedAUMod, RoundLoop, Trace, answer_identity
+from fedau_flwr import (
+    AvailabilityGrid,
+    FedAU,
+    FedAUMod,
+    GaussianPrivacy,
+    PrivacyBudget,
+    RoundLoop,
+    Trace,
+    answer_identity,
+)
 from fedau_flwr.server.callbacks import Callback, Checkpoints, Evaluate, EvaluateOnNodes, Progress
 from tests.fedau_flwr.federation import Federation, record, towards, training_app, values
 
@@ -211,6 +220,16 @@ def test_the_deadline_is_the_strategy_s_unless_given():
     assert RoundLoop(FedAU(num_clients=3, round_timeout=9.0), federation()).timeout == 9.0
     assert RoundLoop(FedAU(num_clients=3), federation()).timeout == 3600.0
     assert RoundLoop(FedAU(num_clients=3, round_timeout=9.0), federation(), timeout=5).timeout == 5
+
+
+def test_a_privacy_budget_that_is_spent_ends_the_run():
+    budget = PrivacyBudget(1.5, 1e-5)
+    allowed = budget.rounds(8.0)
+    strategy = FedAU(CLIENTS, privacy=GaussianPrivacy(1.0, 8.0, budget=budget))
+    loop = RoundLoop(strategy, federation())
+    loop.run(record(x=START), allowed + 5)
+    assert (loop.status, loop.round) == ("stopped", allowed)
+    assert loop.sentence.endswith(f"of {allowed + 5}, because the privacy budget is spent.")
 
 
 def test_train_messages_say_what_the_round_s_config_says():
