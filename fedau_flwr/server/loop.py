@@ -133,6 +133,8 @@ class RoundLoop:
             try:
                 callback.on_end(self)
             except BaseException as error:
+                if failure is not None:
+                    log.warning("%s failed as well: %s", type(callback).__name__, error)
                 failure = failure or self._failed(error)
         if failure is not None:
             raise failure

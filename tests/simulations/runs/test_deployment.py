@@ -189,6 +189,15 @@ def test_groups_share_their_history(config, tmp_path):
     }
 
 
+def test_a_model_that_is_lost_ends_the_run_as_in_a_simulation(config, tmp_path):
+    lost = replace(config, method="fedavg", lr=1e30, num_server_rounds=30, evaluate_every=30)
+    run = run_deployment(federation(lost, tmp_path), lost)
+    assert outcome(run)["status"] == "diverged"
+    assert outcome(run)["sentence"].endswith("its model has values that are no finite numbers.")
+    assert [entry["round"] for entry in run.metrics()] == [outcome(run)["round"]]
+    assert load_checkpoint(run.checkpoint_file)["round"] == outcome(run)["round"]
+
+
 def test_stops_when_asked(config, tmp_path):
     class Stopping(InProcessGrid):
         def get_node_ids(self):
