@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from simulations.cli import app as cli
 from simulations.cli import deploy as command
 from simulations.config import RunConfig
-from simulations.launch.superlink import CLONE
+from simulations.launch.simulator import CLONE
 from simulations.runs.directory import RunDirectory
 
 
