@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.engine
 def test_the_example_runs_as_it_is_printed(tmp_path):
     (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     (tmp_path / "example.py").write_text(example)
@@ -75,7 +76,6 @@ def test_the_benchmark_is_that_of_this_code():
         same = config.to_dict() | {"data-dir": ""}
         assert bench[key] == {name: same[name] for name in bench[key]}
     assert bench["repetitions"] == now.repetitions
-    assert bench["seconds"] <= 600
     numbers = re.findall(r"`([a-z0-9-]+)` \(([\d.]+)\)", README)
     assert len(numbers) >= 6
     for name, number in numbers:
