@@ -1,10 +1,27 @@
 """Which processes a test has started, whoever their parent is by now."""
 
 import os
+from collections.abc import Iterable
+from contextlib import suppress
 
 import psutil
 
-from simulations.launch.process import command_line, still_running
+
+def command_line(process: psutil.Process) -> str:
+    """Return a process's command line, empty if it has ended."""
+    with suppress(psutil.Error):
+        return " ".join(process.cmdline())
+    return ""
+
+
+def still_running(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
+    """Return those that have not ended; one that nobody asked after has."""
+    running = []
+    for process in processes:
+        with suppress(psutil.Error):
+            if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+                running.append(process)
+    return running
 
 
 def marked_processes(mark: str) -> list[str]:

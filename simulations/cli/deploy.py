@@ -56,11 +56,11 @@ def local(
         check_writable("directory", place)
         status = deploy_local(
             app or CLONE,
+            place,
             nodes=nodes,
             tls=tls,
             run_config=overrides,
             data_dir=data_dir,
-            directory=place,
             keep=keep,
         )
         raise typer.Exit(status)
@@ -107,11 +107,11 @@ def resume_deployment(run: Path, config: RunConfig, federation: str | None) -> i
     tls = (place / "secrets").is_dir()
     return deploy_local(
         CLONE,
+        place,
         nodes=nodes,
         tls=tls,
         run_config=values,
         data_dir=Path(config.data_dir) if config.data_dir else None,
-        directory=place,
     )
 
 

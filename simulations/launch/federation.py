@@ -41,8 +41,6 @@ class Federation:
         start.
     node_config : Mapping[str, Value] | None
         Entries for every node's configuration besides partition and state directory.
-    groups : Mapping[int, str] | None
-        Group of each node that has one (``fedau-group``).
     environment : Mapping[str, str] | None
         Additions to the environment of every process.
     """
@@ -54,7 +52,6 @@ class Federation:
         nodes: int,
         tls: bool = True,
         node_config: Mapping[str, Value] | None = None,
-        groups: Mapping[int, str] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         if nodes < 1:
@@ -75,7 +72,6 @@ class Federation:
                     "partition-id": index,
                     "num-partitions": nodes,
                     "fedau-state-dir": str(self.directory / f"node-{index}" / "state"),
-                    **({"fedau-group": groups[index]} if groups and index in groups else {}),
                 },
                 ca=self.superlink.ca,
                 key=self.secrets / f"node-{index}.key" if tls else None,

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
 from simulations.launch.federation import Federation
 from simulations.launch.flower_run import CONNECTION
 from simulations.launch.process import Process
-from simulations.launch.signals import Interruption
+from simulations.launch.signals import one_interruption
 from simulations.launch.superlink import Value
 
 COMPLETED = "finished:completed"
@@ -21,12 +20,12 @@ COMPLETED = "finished:completed"
 
 def deploy_local(
     app: Path,
+    directory: Path,
     *,
     nodes: int = 5,
     tls: bool = True,
     run_config: Mapping[str, Value] | None = None,
     data_dir: Path | None = None,
-    directory: Path | None = None,
     keep: bool = False,
     output: TextIO | None = None,
 ) -> int:
@@ -36,6 +35,8 @@ def deploy_local(
     ----------
     app : Path
         Folder of the Flower app.
+    directory : Path
+        Where keys, database, states and logs are kept.
     nodes : int
         Number of SuperNodes.
     tls : bool
@@ -44,8 +45,6 @@ def deploy_local(
         Overrides for the app's run configuration.
     data_dir : Path | None
         Folder with the nodes' data, given to them as ``data-dir``.
-    directory : Path | None
-        Where keys, database, states and logs are kept; None is a temporary folder.
     keep : bool
         Leave the federation up after the run, until Ctrl-C.
     output : TextIO | None
@@ -60,14 +59,13 @@ def deploy_local(
     node_config = {"data-dir": str(data_dir.expanduser().resolve())} if data_dir else None
     try:
         with (
-            Interruption() as interruption,
-            _directory(directory) as place,
-            Federation(place, nodes=nodes, tls=tls, node_config=node_config) as federation,
+            one_interruption() as ignore,
+            Federation(directory, nodes=nodes, tls=tls, node_config=node_config) as federation,
         ):
             try:
                 return _run(federation, app, run_config or {}, keep, show)
             finally:
-                interruption.ignore()
+                ignore()
     except (RuntimeError, TimeoutError) as error:
         print(f"The federation failed: {error}", file=show)
         return 1
@@ -116,12 +114,3 @@ def _follow(run: Process, show: TextIO) -> None:
                 return
             with suppress(TimeoutError):
                 run.wait(timeout=0.2)
-
-
-@contextmanager
-def _directory(directory: Path | None) -> Iterator[Path]:
-    if directory is not None:
-        yield directory
-        return
-    with tempfile.TemporaryDirectory(prefix="fedau-") as temporary:
-        yield Path(temporary)

@@ -9,7 +9,6 @@ line, by which it is found when the parent is dead and the system has handed it 
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sysconfig
 import time
@@ -153,11 +152,6 @@ class Process:
         except subprocess.TimeoutExpired:
             raise TimeoutError(f"{self.name} still runs after {timeout:g} s.") from None
 
-    def send(self, number: signal.Signals) -> None:
-        """Send it a signal, if it still runs."""
-        if self._popen is not None:
-            self._popen.send_signal(number)
-
     def kill(self) -> None:
         """End it at once, as ``kill -9`` does; what it started is left to notice by itself."""
         if self._popen is not None:
@@ -213,23 +207,6 @@ def _observe(processes: Iterable[Process]) -> None:
         table[process.pid] = (process, parents)
     for one in processes:
         one._note(table)
-
-
-def command_line(process: psutil.Process) -> str:
-    """Return a process's command line, empty if it has ended."""
-    with suppress(psutil.Error):
-        return " ".join(process.cmdline())
-    return ""
-
-
-def still_running(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
-    """Return those that have not ended; one that nobody asked after has."""
-    running = []
-    for process in processes:
-        with suppress(psutil.Error):
-            if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
-                running.append(process)
-    return running
 
 
 def stop_together(processes: Sequence[Process], *, timeout: float = 10.0) -> None:

@@ -140,7 +140,9 @@ def run_all(
     with orderly_end(), simulator:
         for config in configs:
             with ExitStack() as stack:
-                updates = [stack.enter_context(_Display(config, console, reports=reports)).update]
+                updates: list[Follow] = [
+                    stack.enter_context(_Display(config, console, reports=reports)).update
+                ]
                 if resources.tensorboard:
                     updates.append(stack.enter_context(EventFiles(Path(config.run_dir))).update)
                 outcome = simulator.run(config, resources.nodes(config), _each(updates))

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from simulations.config import RunConfig
 from simulations.launch.flower_run import FlowerRun
-from simulations.launch.signals import Interruption
+from simulations.launch.signals import one_interruption
 from simulations.launch.superlink import SuperLink, Value, free_port
 from simulations.runs.directory import RunDirectory
 from simulations.runs.failures import RunFailure
@@ -79,8 +79,8 @@ class Simulator:
 
     def __exit__(self, *error: object) -> None:
         # Whoever presses Ctrl-C once more must not leave half of it running.
-        with Interruption() as interruption:
-            interruption.ignore()
+        with one_interruption() as ignore:
+            ignore()
             self.link.stop()
             shutil.rmtree(self._directory, ignore_errors=True)
 

@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 from simulations.launch.federation import CERTIFICATES, Federation
 from simulations.launch.flower_run import CONNECTION, FlowerRun, flower_command
 from simulations.launch.node import SECONDS_UNTIL_OFFLINE, Node
-from simulations.launch.process import command_line, stop_together
+from simulations.launch.process import stop_together
 from tests.deployment.conftest import APP
 from tests.deployment.history import CUTOFF, History, first_attempt, last_version, weight
+from tests.processes import command_line
 
 pytestmark = pytest.mark.deployment
 

@@ -11,13 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from simulations.launch.process import (
-    Process,
-    command_line,
-    flower_environment,
-    still_running,
-)
+from simulations.launch.process import Process, flower_environment
 from tests.deployment.history import last_version
+from tests.processes import command_line, still_running
 
 pytestmark = pytest.mark.deployment
 
@@ -63,10 +59,11 @@ def scenario(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, st
         first.wait_for("stays up until Ctrl-C", timeout=300.0)
         started = first.descendants()
         programs = [command_line(process) for process in started]
-        first.send(signal.SIGINT)
+        os.kill(first.pid, signal.SIGINT)
         time.sleep(0.5)  # it is stopping by now, and somebody has no patience
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            first.send(number)
+            if first.alive:
+                os.kill(first.pid, number)
         first_status = first.wait(timeout=60.0)
         left_behind = still_running(started)
         second.start()

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from simulations.launch.federation import Federation
 from simulations.launch.node import Node
-from simulations.launch.process import Process, command_line, still_running
+from simulations.launch.process import Process
 from tests.deployment.conftest import APP
 from tests.deployment.history import CUTOFF, History, last_version, weight
+from tests.processes import command_line, still_running
 
 NODES = 10
 pytestmark = [pytest.mark.deployment, pytest.mark.long]

@@ -40,7 +40,7 @@ def stopped(monkeypatch):
 def deploy(tmp_path, monkeypatch, scenario, **options):
     monkeypatch.setattr(local, "_run", scenario)
     output = io.StringIO()
-    status = deploy_local(tmp_path, nodes=1, directory=tmp_path, output=output, **options)
+    status = deploy_local(tmp_path, tmp_path, nodes=1, output=output, **options)
     return status, output.getvalue()
 
 

@@ -8,13 +8,8 @@ import time
 import psutil
 import pytest
 
-from simulations.launch.process import (
-    Process,
-    command_line,
-    flower_environment,
-    still_running,
-    stop_together,
-)
+from simulations.launch.process import Process, flower_environment, stop_together
+from tests.processes import command_line, still_running
 
 # Starts what Flower would: a child in a session of its own that is told who its parent is.
 TOLD = """
