@@ -39,7 +39,7 @@ test-deployment: setup
 # Before an issue is resolved: ten minutes of nodes that come and go, and fuzzing with many more examples.
 test-long: setup
 	FEDAU_SOAK_SECONDS=$${FEDAU_SOAK_SECONDS:-600} $(BIN)/python -m pytest -m long
-	FEDAU_HYPOTHESIS=long $(PYTEST) -m 'not deployment and not engine and not long'
+	FEDAU_FUZZ_FACTOR=$${FEDAU_FUZZ_FACTOR:-20} $(PYTEST) -m hypothesis
 
 # FedAU against Flower's own FedAvg: 250 clients, one participation path, a few minutes on two cores.
 demo: setup

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from tests.fuzzing import examples
 from tests.processes import marked_processes
 
 # How long one example takes says more about the machine's load than about the code.
-settings.register_profile("any-load", deadline=None)
-settings.register_profile("long", deadline=None, max_examples=2000)
-settings.load_profile(os.environ.get("FEDAU_HYPOTHESIS", "any-load"))
+settings.register_profile("any-load", deadline=None, max_examples=examples())
+settings.load_profile("any-load")
 
 MARK = "FEDAU_TEST_SESSION"
 SECONDS_TO_END = 20.0

@@ -26,8 +26,9 @@ def write_app(directory: Path) -> Path:
     """Write the directory of the app, which has the keys and the clients of the suite's own."""
     suite = tomllib.loads((CLONE / "pyproject.toml").read_text(encoding="utf-8"))
     app = suite["tool"]["flwr"]["app"]
+    project = {"name": "pausing", "version": "1.0.0", "description": "For `fedau bench`"}
     content = {
-        "project": {"name": "pausing", "version": "1.0.0", "dependencies": []},
+        "project": {**project, "license": suite["project"]["license"]},
         "tool": {
             "flwr": {
                 "app": {
