@@ -5,6 +5,7 @@ A user's own Flower configuration and a SuperLink that is running already are le
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 import time
@@ -63,7 +64,8 @@ class SuperLink(Process):
         self.ca = secrets / "ca.crt" if secrets else None
         extra = dict(environment or {})
         if simulation:
-            extra = {**_ENGINE, "RAY_TMPDIR": str(directory), **extra}
+            defaults = {key: value for key, value in _ENGINE.items() if key not in os.environ}
+            extra = {**defaults, "RAY_TMPDIR": str(directory), **extra}
         command = ["flower-superlink", "--host", "127.0.0.1", "--port", str(self.port)]
         command += ["--disable-runtime-dependency-installation"]
         command += ["--simulation"] if simulation else ["--database", f"{directory}/superlink.db"]

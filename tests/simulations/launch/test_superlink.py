@@ -29,6 +29,15 @@ def test_a_superlink_that_does_not_come_up_is_said(tmp_path):
         link.start()
 
 
+def test_the_engine_is_tuned_unless_the_user_does(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAY_enable_metrics_collection", "1")
+    monkeypatch.delenv("RAY_prestart_worker_first_driver", raising=False)
+    environment = SuperLink(tmp_path, simulation=True).environment
+    assert environment["RAY_enable_metrics_collection"] == "1"
+    assert environment["RAY_prestart_worker_first_driver"] == "0"
+    assert "RAY_prestart_worker_first_driver" not in SuperLink(tmp_path).environment
+
+
 def test_modes_are_flags(tmp_path):
     def flags(link):
         return {word for word in link.command if word.startswith("--")}
