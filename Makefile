@@ -22,8 +22,8 @@ lint: setup
 	$(BIN)/mypy
 
 # Files are handed out in their order, the scenarios of real processes first: those mostly wait, so there
-# is one worker more than the two cores that CI has.
-PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
+# is one worker more than the two cores that CI has. Threads of torch in each would fight for the cores.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 test: lint
 	$(PYTEST)
