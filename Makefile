@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 export FLWR_TELEMETRY_ENABLED := 0
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: setup lint test test-deployment demo bench format clean
+.PHONY: setup lint test test-fast test-long test-deployment demo bench format clean
 
 setup: $(INSTALLED)
 
@@ -21,12 +21,25 @@ lint: setup
 	$(BIN)/ruff check
 	$(BIN)/mypy
 
-test: lint
-	$(BIN)/python -m pytest
+# Files are handed out in their order, the scenarios of real processes first: those mostly wait, so there
+# is one worker more than the two cores that CI has. Threads of torch in each would fight for the cores.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
-# Those with real SuperLinks and SuperNodes that are killed, cut off and resumed: half of the time of all tests.
+test: lint
+	$(PYTEST)
+
+# While working: all that starts neither SuperNodes nor Flower's simulation engine.
+test-fast: setup
+	$(PYTEST) -m 'not deployment and not engine and not long'
+
+# Those with real SuperLinks and SuperNodes that are killed, cut off and resumed.
 test-deployment: setup
-	$(BIN)/python -m pytest tests/deployment
+	$(PYTEST) -m 'deployment and not long' tests/deployment
+
+# Before an issue is resolved: ten minutes of nodes that come and go, and fuzzing with many more examples.
+test-long: setup
+	FEDAU_SOAK_SECONDS=$${FEDAU_SOAK_SECONDS:-600} $(BIN)/python -m pytest -m long
+	FEDAU_FUZZ_FACTOR=$${FEDAU_FUZZ_FACTOR:-20} $(PYTEST) -m hypothesis
 
 # FedAU against Flower's own FedAvg: 250 clients, one participation path, a few minutes on two cores.
 demo: setup

@@ -45,6 +45,7 @@ def test_links_and_pictures_are_there(page):
             assert (page.parent / target).exists(), target
 
 
+@pytest.mark.engine
 def test_the_example_runs_as_it_is_printed(tmp_path):
     (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     (tmp_path / "example.py").write_text(example)

@@ -12,10 +12,11 @@ import tomli_w
 from numpy.typing import NDArray
 
 from simulations.bench.bare_loop import BareLoop
+from simulations.bench.pausing_app import write_app
 from simulations.bench.settings import WARM_UP, BenchSettings
 from simulations.bench.turns import Turns
 from simulations.config import RunConfig
-from simulations.launch.superlink import SuperLink
+from simulations.launch.simulator import Simulator
 from simulations.runs.directory import RunDirectory
 from simulations.runs.experiment import open_experiment
 from simulations.runs.failures import RunFailure
@@ -26,22 +27,23 @@ ROUND = ("configure", "exchange", "aggregate", "record")
 
 
 class FlowerRuns:
-    """Makes runs on one SuperLink, each in a directory of its own.
+    """Makes runs with one simulator, each in a directory of its own.
 
     Parameters
     ----------
-    link : SuperLink
-        A SuperLink that is up.
+    simulator : Simulator
+        A simulator that is up.
     settings : BenchSettings
         The sizes.
     directory : Path
         Where the runs go.
     """
 
-    def __init__(self, link: SuperLink, settings: BenchSettings, directory: Path) -> None:
-        self._link = link
+    def __init__(self, simulator: Simulator, settings: BenchSettings, directory: Path) -> None:
+        self._simulator = simulator
         self._settings = settings
         self._directory = directory
+        self._app = write_app(directory / "app")
         self._count = 0
 
     def beside(
@@ -55,7 +57,7 @@ class FlowerRuns:
         per_node = config.clients_per_node
         nodes = math.ceil(config.clients / per_node) if per_node else self._settings.workers
         with Turns(bare, RunDirectory(Path(config.run_dir))) as turns:
-            _finished(self._link.run(config, nodes))
+            _finished(self._simulator.run_app(self._app, config.to_dict(), nodes))
         return _times(config), turns.seconds
 
     def flower_alone(self, config: RunConfig) -> dict[str, np.ndarray]:
@@ -65,7 +67,7 @@ class FlowerRuns:
         run.path.mkdir(parents=True)
         values: dict[str, Any] = {k: v for k, v in config.to_dict().items() if k != "run-dir"}
         run.config_file.write_bytes(tomli_w.dumps(values).encode())
-        _finished(self._link.run(config, config.clients, app=ALONE, keys=("run-dir",)))
+        _finished(self._simulator.run_app(ALONE, {"run-dir": config.run_dir}, config.clients))
         return _times(config)
 
     def _placed(self, config: RunConfig) -> RunConfig:

@@ -14,17 +14,17 @@ from simulations.bench.secure_row import secure_rows
 from simulations.bench.settings import BenchSettings
 from simulations.bench.side_by_side import Say
 from simulations.bench.step_row import step_row
-from simulations.launch.superlink import CLONE, SuperLink
+from simulations.launch.simulator import CLONE, Simulator
 
 
 def measure(settings: BenchSettings, scratch: Path, say: Say) -> list[Row]:
     """Return all rows."""
-    # The app that runs Flower alone is a guest here and finds our training step by this path.
+    # The apps of the benchmark are guests here and find our modules by this path.
     paths = [str(CLONE), os.environ.get("PYTHONPATH", "")]
     environment = {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     rows = [step_row(settings, say)]
-    with SuperLink(workers=settings.workers, environment=environment) as link:
-        runs = FlowerRuns(link, settings, scratch / "runs")
+    with Simulator(workers=settings.workers, environment=environment) as simulator:
+        runs = FlowerRuns(simulator, settings, scratch / "runs")
         rows = [*engine_rows(settings, runs, say), *rows, scale_row(settings, runs, say)]
     return [
         *rows,

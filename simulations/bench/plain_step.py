@@ -58,7 +58,7 @@ class PlainTrainer:
                 module(images), torch.from_numpy(self._train.labels[chosen])
             )
             optimiser.zero_grad()
-            loss.backward()
+            torch.autograd.backward(loss)
             optimiser.step()
             losses.append(loss.item())
         trained: Parameters = {k: v.detach().numpy() for k, v in module.named_parameters()}
@@ -78,4 +78,5 @@ class PlainClassifier(Classifier):
         x = x.flatten(1)
         for layer in self.dense[:-1]:
             x = nn.functional.relu(layer(x))
-        return self.dense[-1](x)
+        logits: torch.Tensor = self.dense[-1](x)
+        return logits

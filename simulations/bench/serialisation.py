@@ -25,10 +25,11 @@ def serialisation_milliseconds(config: RunConfig) -> dict[str, float]:
     record = encode(model)
     content = RecordDict({"arrays": record, "config": ConfigRecord({"server-round": 1})})
     message = Message(content, 1, MessageType.TRAIN)
-    pickled = cloudpickle.dumps(message)
+    dumps: Callable[[object], bytes] = cloudpickle.dumps
+    pickled = dumps(message)
     return {
         "per message: encode": _milliseconds(lambda: encode(model)),
-        "per message: pickle": _milliseconds(lambda: cloudpickle.dumps(message)),
+        "per message: pickle": _milliseconds(lambda: dumps(message)),
         "per message: unpickle": _milliseconds(lambda: cloudpickle.loads(pickled)),
         "per message: decode": _milliseconds(lambda: decode_all(record)),
     }

@@ -81,9 +81,11 @@ def full(data: Path, scratch: Path) -> BenchSettings:
 
 def quick(data: Path) -> BenchSettings:
     """Return the smallest sizes that produce every row."""
-    sizes = {"num_server_rounds": WARM_UP + 1, "evaluate_every": 9, "checkpoint_every": 9}
     config = RunConfig(
         clients=6,
+        num_server_rounds=WARM_UP + 1,
+        evaluate_every=9,
+        checkpoint_every=9,
         mean_participation=0.5,
         min_participation=0.3,
         train_samples=120,
@@ -92,7 +94,6 @@ def quick(data: Path) -> BenchSettings:
         batch_size=4,
         data_dir=str(data),
         device="cpu",
-        **sizes,
     )
     scale = replace(config, min_participation=0.0, alpha_participation=1e3)
     return BenchSettings(

@@ -16,8 +16,8 @@ from simulations.bench.report import save, show
 from simulations.bench.settings import full, quick
 from simulations.cli.invocation import sentences
 from simulations.config import ConfigError
-from simulations.launch.runner import orderly_end
-from simulations.launch.writable import check_place
+from simulations.launch.signals import orderly_end
+from simulations.launch.writable import check_writable
 from simulations.tasks.arrays import default_data_dir
 
 
@@ -49,7 +49,7 @@ def bench(
             raise ConfigError(f"out is {str(out)!r}, but must be the name of a .json file.")
         # Better now than after ten minutes.
         out = out.expanduser().resolve()
-        check_place("the directory of out", out.parent)
+        check_writable("the directory of out", out.parent)
         console = Console()
         machine = describe_machine()
         start = time.monotonic()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,10 +16,9 @@ from flwr.common.config import parse_config_args
 from simulations.cli.invocation import new_directory, sentences
 from simulations.config import ConfigError, RunConfig
 from simulations.launch.local import deploy_local
-from simulations.launch.node import config_argument
-from simulations.launch.programs import program
-from simulations.launch.superlink import CLONE
-from simulations.launch.writable import check_place
+from simulations.launch.simulator import CLONE
+from simulations.launch.superlink import config_argument
+from simulations.launch.writable import check_writable
 
 RUN = "run"
 """The run's directory within that of a local federation."""
@@ -53,14 +53,14 @@ def local(
         if app is None:
             overrides = own_settings(place, nodes, data_dir) | overrides
             RunConfig.parse(overrides)
-        check_place("directory", place)
+        check_writable("directory", place)
         status = deploy_local(
             app or CLONE,
+            place,
             nodes=nodes,
             tls=tls,
             run_config=overrides,
             data_dir=data_dir,
-            directory=place,
             keep=keep,
         )
         raise typer.Exit(status)
@@ -94,7 +94,8 @@ def resume_deployment(run: Path, config: RunConfig, federation: str | None) -> i
     """Go on with a training on the deployment `federation`, or on the local one that it is of."""
     values = config_overrides(config)
     if federation is not None:
-        command = [program("flwr"), "run", str(CLONE), federation, "--stream"]
+        flower = Path(sysconfig.get_path("scripts")) / "flwr"
+        command = [str(flower), "run", str(CLONE), federation, "--stream"]
         return subprocess.call([*command, "--run-config", config_argument(values)])
     place = run.parent
     nodes = len(list(place.glob("node-*")))
@@ -106,11 +107,11 @@ def resume_deployment(run: Path, config: RunConfig, federation: str | None) -> i
     tls = (place / "secrets").is_dir()
     return deploy_local(
         CLONE,
+        place,
         nodes=nodes,
         tls=tls,
         run_config=values,
         data_dir=Path(config.data_dir) if config.data_dir else None,
-        directory=place,
     )
 
 

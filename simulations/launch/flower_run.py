@@ -1,14 +1,19 @@
-"""One run of an app on a federation, followed through the log that Flower streams."""
+"""One run of an app on a SuperLink, followed through the log that Flower streams."""
+
+from __future__ import annotations
 
 import json
 import re
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from simulations.launch.process import Process
+
+CONNECTION = "fedau"
+"""What a SuperLink of ours is called in its Flower home."""
 
 
 def flower_command(*arguments: str, environment: Mapping[str, str]) -> dict[str, Any]:
@@ -31,23 +36,18 @@ def flower_command(*arguments: str, environment: Mapping[str, str]) -> dict[str,
     return content
 
 
-class Run(Process):
-    """A run that was handed to the SuperLink; the process here only follows its log."""
+class FlowerRun(Process):
+    """A run that is handed to the SuperLink; the process here only follows its log."""
 
     def __init__(
-        self,
-        app: Path,
-        *,
-        connection: str,
-        config: str,
-        log: Path,
-        environment: Mapping[str, str],
+        self, app: Path, options: Sequence[str], *, log: Path, environment: Mapping[str, str]
     ) -> None:
-        command = ["flwr", "run", str(app), connection, "--stream"]
-        if config:
-            command += ["--run-config", config]
+        command = ["flwr", "run", str(app), CONNECTION, "--stream", *options]
         super().__init__(f"run of {app.name}", command, log=log, environment=environment)
-        self.connection = connection
+
+    def wait_accepted(self, *, timeout: float = 60.0) -> None:
+        """Wait until the SuperLink has taken the run."""
+        self.wait_for("Successfully started run", timeout=timeout)
 
     @property
     def run_id(self) -> int:
@@ -59,11 +59,9 @@ class Run(Process):
 
     def status(self) -> str:
         """Ask the SuperLink for the status, e.g. ``running`` or ``finished:completed``."""
-        answer = flower_command(
-            "ls", self.connection, "--run-id", str(self.run_id), environment=self.environment
-        )
-        status: str = answer["runs"][0]["status"]
-        return status
+        arguments = ("ls", CONNECTION, "--run-id", str(self.run_id))
+        answer = flower_command(*arguments, environment=self.environment)
+        return str(answer["runs"][0]["status"])
 
     def wait_finished(self, *, timeout: float) -> str:
         """Wait until the run has ended and return its final status."""
@@ -73,5 +71,5 @@ class Run(Process):
         while not (status := self.status()).startswith("finished"):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{self.name} is still {status} after {timeout:g} s.")
-            time.sleep(1.0)
+            time.sleep(0.2)
         return status

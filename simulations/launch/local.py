@@ -1,30 +1,31 @@
-"""Try an app on a real federation with one command: the machinery behind ``fedau deploy local``."""
+"""Try an app on a federation of processes with one command: ``fedau deploy local``."""
 
-import signal
+from __future__ import annotations
+
 import sys
-import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from types import FrameType
-from typing import Any, Self, TextIO
+from typing import TextIO
 
-from simulations.launch.federation import CONNECTION, Federation
-from simulations.launch.flower_run import Run
+from simulations.launch.federation import Federation
+from simulations.launch.flower_run import CONNECTION
+from simulations.launch.process import Process
+from simulations.launch.signals import one_interruption
+from simulations.launch.superlink import Value
 
 COMPLETED = "finished:completed"
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def deploy_local(
     app: Path,
+    directory: Path,
     *,
     nodes: int = 5,
     tls: bool = True,
-    run_config: Mapping[str, str | int | float | bool] | None = None,
+    run_config: Mapping[str, Value] | None = None,
     data_dir: Path | None = None,
-    directory: Path | None = None,
     keep: bool = False,
     output: TextIO | None = None,
 ) -> int:
@@ -34,16 +35,16 @@ def deploy_local(
     ----------
     app : Path
         Folder of the Flower app.
+    directory : Path
+        Where keys, database, states and logs are kept.
     nodes : int
         Number of SuperNodes.
     tls : bool
         TLS and node authentication.
-    run_config : Mapping[str, str | int | float | bool] | None
+    run_config : Mapping[str, Value] | None
         Overrides for the app's run configuration.
     data_dir : Path | None
         Folder with the nodes' data, given to them as ``data-dir``.
-    directory : Path | None
-        Where keys, database, states and logs are kept; None is a temporary folder.
     keep : bool
         Leave the federation up after the run, until Ctrl-C.
     output : TextIO | None
@@ -58,14 +59,13 @@ def deploy_local(
     node_config = {"data-dir": str(data_dir.expanduser().resolve())} if data_dir else None
     try:
         with (
-            Interruption() as interruption,
-            _directory(directory) as place,
-            Federation(place, nodes=nodes, tls=tls, node_config=node_config) as federation,
+            one_interruption() as ignore,
+            Federation(directory, nodes=nodes, tls=tls, node_config=node_config) as federation,
         ):
             try:
                 return _run(federation, app, run_config or {}, keep, show)
             finally:
-                interruption.ignore()
+                ignore()
     except (RuntimeError, TimeoutError) as error:
         print(f"The federation failed: {error}", file=show)
         return 1
@@ -77,14 +77,13 @@ def deploy_local(
 def _run(
     federation: Federation,
     app: Path,
-    run_config: Mapping[str, str | int | float | bool],
+    run_config: Mapping[str, Value],
     keep: bool,
     show: TextIO,
 ) -> int:
     security = "TLS and node authentication" if federation.tls else "no TLS, no authentication"
-    print(
-        f"SuperLink on {federation.address} ({security}), logs in {federation.directory}", file=show
-    )
+    where = f"{federation.superlink.address} ({security}), logs in {federation.directory}"
+    print(f"SuperLink on {where}", file=show, flush=True)
     federation.start()
     print(f"{len(federation.nodes)} nodes are connected.", file=show, flush=True)
     run = federation.run(app, config=run_config)
@@ -93,7 +92,7 @@ def _run(
     print(f"Run {run.run_id}: {status}", file=show, flush=True)
     if keep:
         print(
-            f"The federation stays up until Ctrl-C: FLWR_HOME={federation.directory / 'flower'} "
+            f"The federation stays up until Ctrl-C: FLWR_HOME={federation.superlink.home} "
             f"flwr run {app} {CONNECTION} --stream",
             file=show,
             flush=True,
@@ -103,7 +102,7 @@ def _run(
     return 0 if status == COMPLETED else 1
 
 
-def _follow(run: Run, show: TextIO) -> None:
+def _follow(run: Process, show: TextIO) -> None:
     """Copy what the run writes to ``show``, while it does."""
     with run.open_output() as log:
         while True:
@@ -113,44 +112,5 @@ def _follow(run: Run, show: TextIO) -> None:
                 show.flush()
             if ended:
                 return
-            time.sleep(0.2)
-
-
-@contextmanager
-def _directory(directory: Path | None) -> Iterator[Path]:
-    if directory is not None:
-        yield directory
-        return
-    with tempfile.TemporaryDirectory(prefix="fedau-") as temporary:
-        yield Path(temporary)
-
-
-class Interruption:
-    """Makes the first signal to end a `KeyboardInterrupt`, and lets no other disturb the end.
-
-    So Ctrl-C, a service manager and a terminal that is closed leave no node behind, also if they
-    insist. A signal that was ignored before stays so, as SIGHUP does under ``nohup``.
-    """
-
-    def __init__(self) -> None:
-        self._before: dict[signal.Signals, Any] = {}
-        self._heard = False
-
-    def ignore(self) -> None:
-        """Ignore these signals from now on."""
-        self._heard = True
-
-    def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
-        if not self._heard:
-            self._heard = True
-            raise KeyboardInterrupt
-
-    def __enter__(self) -> Self:
-        for number in SIGNALS:
-            if signal.getsignal(number) not in (signal.SIG_IGN, None):
-                self._before[number] = signal.signal(number, self._interrupt)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+            with suppress(TimeoutError):
+                run.wait(timeout=0.2)

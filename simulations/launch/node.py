@@ -1,44 +1,19 @@
 """A SuperNode process: one client with its key, its node configuration and its FedAU state."""
 
+from __future__ import annotations
+
 import re
-import socket
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from simulations.config import ConfigError
 from simulations.launch.process import Process, flower_environment
+from simulations.launch.superlink import Value, config_argument, free_port
 
 # After two missed heartbeats of 30 s; until then the SuperLink takes a killed node for online and
 # refuses to activate its key a second time.
 SECONDS_UNTIL_OFFLINE = 60
 REFUSED = "Failed to activate SuperNode"
-
-
-def free_port() -> int:
-    """Return a TCP port of the loopback interface that nobody uses right now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def config_argument(values: Mapping[str, str | int | float | bool]) -> str:
-    """Write a configuration in the form that ``--node-config`` and ``--run-config`` read."""
-    parts = []
-    for key, value in values.items():
-        if isinstance(value, bool):
-            text = str(value).lower()
-        elif isinstance(value, str):
-            if '"' in value or "\n" in value:
-                raise ConfigError(
-                    f"{key} is {value!r}, but must be without double quotes and line breaks."
-                )
-            text = f'"{value}"'.replace("\\", "\\\\")
-        else:
-            text = repr(value)
-        parts.append(f"{key}={text}")
-    return " ".join(parts)
 
 
 class Node(Process):
@@ -52,7 +27,7 @@ class Node(Process):
         Where its Flower home and its FedAU state are kept.
     superlink : str
         Address ``host:port`` it connects to; may be changed while it does not run.
-    config : Mapping[str, str | int | float | bool]
+    config : Mapping[str, Value]
         Node configuration.
     ca : Path | None
         CA certificate to check the SuperLink against; None is a connection without TLS.
@@ -66,7 +41,7 @@ class Node(Process):
         directory: Path,
         *,
         superlink: str,
-        config: Mapping[str, str | int | float | bool],
+        config: Mapping[str, Value],
         ca: Path | None,
         key: Path | None,
         environment: Mapping[str, str] | None = None,
@@ -81,8 +56,8 @@ class Node(Process):
         self.superlink = superlink
         config_argument(config)  # refuses what cannot be said, before anything was started
         self.config = dict(config)
-        self.ca = ca
-        self.key = key
+        self._trust = ["--root-certificates", str(ca)] if ca else ["--insecure"]
+        self._trust += ["--auth-supernode-private-key", str(key)] if key else []
 
     @property
     def node_id(self) -> int | None:
@@ -92,13 +67,7 @@ class Node(Process):
 
     def start(self) -> None:
         """Start it without waiting for a connection."""
-        self.command = ["flower-supernode", "--superlink", self.superlink]
-        if self.ca is None:
-            self.command += ["--insecure"]
-        else:
-            self.command += ["--root-certificates", str(self.ca)]
-        if self.key is not None:
-            self.command += ["--auth-supernode-private-key", str(self.key)]
+        self.command = ["flower-supernode", "--superlink", self.superlink, *self._trust]
         self.command += ["--host", "127.0.0.1", "--port", str(free_port())]
         self.command += ["--node-config", config_argument(self.config)]
         super().start()
@@ -124,4 +93,4 @@ class Node(Process):
             finally:
                 if self.node_id is None:
                     self.stop()
-            time.sleep(2.0)
+            time.sleep(1.0)

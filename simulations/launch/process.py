@@ -1,16 +1,29 @@
-"""One operating-system process with its log file, and everything that it started in turn."""
+"""A program with its log and everything that it started.
 
-import contextlib
+Flower and Ray put their processes into sessions of their own, and some outlive their parents, so
+neither a signal to a group nor a look at the end would reach them all. Children are noted while
+their parents live (`Process.observe`); Flower also tells a child its parent's id on the command
+line, by which it is found when the parent is dead and the system has handed it to another.
+"""
+
+from __future__ import annotations
+
 import os
-import signal
 import subprocess
 import sysconfig
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
 
-from simulations.launch.process_table import process_table
+import psutil
+
+POLL_SECONDS = 0.05
+KILL_SECONDS = 10.0
+"""What does not go in this time after it was killed hangs within the system."""
+
+TELLS_PARENT = "--parent-pid"
 
 
 def flower_environment(home: Path, extra: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -19,20 +32,22 @@ def flower_environment(home: Path, extra: Mapping[str, str] | None = None) -> di
     Nothing is installed at run time, nothing is reported to anyone, and loopback is never sent
     through a web proxy that the machine may have configured.
     """
-    # Another thread may set or delete a variable meanwhile, at which dict(os.environ) fails.
-    present = ((name, os.environ.get(name)) for name in list(os.environ))
-    environment = {name: value for name, value in present if value is not None}
-    environment |= {
+    environment = dict(os.environ)
+    direct = ",".join(filter(None, [environment.get("NO_PROXY"), "127.0.0.1,localhost"]))
+    return {
+        **environment,
         "FLWR_HOME": str(home),
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
         "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-        "NO_PROXY": "127.0.0.1,localhost",
-        "no_proxy": "127.0.0.1,localhost",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "NO_PROXY": direct,
+        "no_proxy": direct,
+        # Flower starts its parts by name.
         "PATH": os.pathsep.join([sysconfig.get_path("scripts"), environment.get("PATH", "")]),
         "PYTHONUNBUFFERED": "1",
+        **(extra or {}),
     }
-    return environment | dict(extra or {})
 
 
 class Process:
@@ -61,13 +76,13 @@ class Process:
         """Ids of all its starts, the last one being `pid`."""
         self._popen: subprocess.Popen[bytes] | None = None
         self._log_start = 0
+        self._seen: set[psutil.Process] = set()
+        self._dead: set[int] = set()
 
     @property
     def pid(self) -> int:
         """Id of the running process, or of the last one."""
-        if self._popen is None:
-            raise RuntimeError(f"{self.name} was never started.")
-        return self._popen.pid
+        return self._started().pid
 
     @property
     def returncode(self) -> int | None:
@@ -110,6 +125,12 @@ class Process:
         with self.open_output() as log:
             return log.read()
 
+    def reason(self) -> str:
+        """Return the last line of its output that looks like the reason for an end."""
+        lines = [" ".join(line.split()) for line in self.output().splitlines() if line.strip()]
+        reasons = [line for line in lines if "Error" in line or "ERROR" in line]
+        return (reasons or lines or ["it wrote nothing"])[-1]
+
     def wait_for(self, text: str, *, timeout: float) -> None:
         """Wait until ``text`` is in its output; an exit before that is an error."""
         deadline = time.monotonic() + timeout
@@ -122,26 +143,18 @@ class Process:
                 raise RuntimeError(
                     f"Waited for {text!r} from {self.name}, which {what}; its log is {self.log}."
                 )
-            time.sleep(0.1)
+            time.sleep(POLL_SECONDS)
 
     def wait(self, *, timeout: float) -> int:
         """Wait for its end and return its exit status."""
-        if self._popen is None:
-            raise RuntimeError(f"{self.name} was never started.")
         try:
-            return self._popen.wait(timeout)
+            return self._started().wait(timeout)
         except subprocess.TimeoutExpired:
             raise TimeoutError(f"{self.name} still runs after {timeout:g} s.") from None
 
-    def descendants(self) -> dict[int, str]:
-        """Return id and command line of what it started since the last start, at any depth."""
-        if self._popen is None:
-            return {}
-        return descendants_of([self.pid]) if self.alive else descendants_of([], dead=[self.pid])
-
     def kill(self) -> None:
         """End it at once, as ``kill -9`` does; what it started is left to notice by itself."""
-        if self._popen is not None and self.alive:
+        if self._popen is not None:
             self._popen.kill()
             self._popen.wait()
 
@@ -149,76 +162,73 @@ class Process:
         """Ask it to end, and make sure that neither it nor anything it started is left."""
         stop_together([self], timeout=timeout)
 
-    def send(self, number: signal.Signals) -> None:
-        """Send it a signal, if it still runs."""
-        if self._popen is not None and self.alive:
-            self._popen.send_signal(number)
+    def observe(self) -> None:
+        """Note what it has started by now, to reach it also after its parent's end."""
+        _observe([self])
+
+    def descendants(self) -> list[psutil.Process]:
+        """Return what runs of all that it ever started, at any depth."""
+        self.observe()
+        return sorted(self._seen, key=lambda process: process.pid)
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._popen is None:
+            raise RuntimeError(f"{self.name} was never started.")
+        return self._popen
+
+    def _note(self, table: Mapping[int, tuple[psutil.Process, set[int]]]) -> None:
+        """Add the new descendants that a table of processes and their parents holds."""
+        gone = {process for process in self._seen if table.get(process.pid, (None,))[0] != process}
+        self._seen -= gone
+        running = {process.pid for process in self._seen} | ({self.pid} if self.alive else set())
+        self._dead |= {process.pid for process in gone} | {*self.pids} - running
+        # An id that somebody else has by now names a stranger.
+        ahead = running | {pid for pid in self._dead if pid not in table}
+        while ahead:
+            new = [
+                process
+                for pid, (process, parents) in table.items()
+                if pid not in running and parents & ahead
+            ]
+            self._seen.update(new)
+            ahead = {process.pid for process in new}
+            running |= ahead
 
 
-def descendants_of(pids: Collection[int], *, dead: Collection[int] = ()) -> dict[int, str]:
-    """Return id and command line of what these processes started, at any depth.
-
-    Flower tells a child its parent's id on the command line, so children are found even when
-    the parent is dead and the system has handed them to another. What has the id of a dead one
-    as its parent's is a stranger's: the id was given away again.
-    """
-    table = process_table()
-    found: dict[int, str] = {}
-    parents, named = set(pids), {*pids, *dead}
-    while named:
-        told = [f"--parent-pid {pid} " for pid in named]
-        children = {
-            pid
-            for pid, listed in table.items()
-            if listed.parent in parents or any(text in f"{listed.command} " for text in told)
-        }
-        parents = named = children - found.keys()
-        found |= {pid: table[pid].command for pid in parents}
-    return found
+def _observe(processes: Iterable[Process]) -> None:
+    """Note what several have started, with one look at the system."""
+    table = {}
+    for process in psutil.process_iter(["ppid", "cmdline", "status"]):
+        if process.info["status"] == psutil.STATUS_ZOMBIE or process.info["ppid"] is None:
+            continue
+        command = process.info["cmdline"] or []
+        told = command[command.index(TELLS_PARENT) + 1 :][:1] if TELLS_PARENT in command else []
+        parents = {process.info["ppid"], *(int(text) for text in told if text.isdecimal())}
+        table[process.pid] = (process, parents)
+    for one in processes:
+        one._note(table)
 
 
 def stop_together(processes: Sequence[Process], *, timeout: float = 10.0) -> None:
-    """Stop several at once: as long as the slowest takes, not as all of them after each other."""
-    running = [process for process in processes if process.alive]
-    # Before anything ends: what a child of a dead child started is nobody's any more.
-    started = {pid: args for process in processes for pid, args in process.descendants().items()}
-    for process in running:
-        process.send(signal.SIGTERM)
-    # What they started would notice by itself, but only after trying to reconnect for a while.
-    signal_all(started, signal.SIGTERM)
-    deadline = time.monotonic() + timeout
-    for process in running:
-        try:
-            process.wait(timeout=max(0.1, deadline - time.monotonic()))
-        except TimeoutError:
-            process.kill()
-    # And what was just being started at that moment.
-    gone = [process.pid for process in running]
-    started |= descendants_of(still_running(started), dead=gone)
-    end_remaining(started, timeout=3.0)
+    """Stop several with all they started: as long as the slowest takes, not one after the other.
 
-
-def still_running(processes: Mapping[int, str]) -> list[int]:
-    """Return which of ``processes``, given by id and command line, have not ended.
-
-    The command line tells a process from a later one that got its number.
+    What they started would notice their end by itself, but only after trying to reconnect for a
+    while; and something may just be started at that moment, so we look until nothing is left.
     """
-    table = process_table()
-    return [pid for pid, args in processes.items() if pid in table and table[pid].command == args]
-
-
-def signal_all(processes: Mapping[int, str], number: signal.Signals) -> None:
-    """Send a signal to those of ``processes`` that still run."""
-    for pid in still_running(processes):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
-
-
-def end_remaining(processes: Mapping[int, str], *, timeout: float) -> None:
-    """Give processes a moment to end by themselves, then kill what is left of them."""
+    asked: set[psutil.Process] = set()
     deadline = time.monotonic() + timeout
-    while still_running(processes):
-        if time.monotonic() > deadline:
-            signal_all(processes, signal.SIGKILL)
+    while time.monotonic() < deadline + KILL_SECONDS:
+        _observe(processes)
+        roots = [process for process in processes if process.alive]
+        left = {process for one in processes for process in one._seen}
+        if not roots and not left:
             return
-        time.sleep(0.1)
+        late = time.monotonic() > deadline
+        with suppress(psutil.NoSuchProcess):
+            left |= {psutil.Process(one.pid) for one in roots}
+        for process in left - asked:
+            with suppress(psutil.NoSuchProcess):
+                send = process.kill if late else process.terminate
+                send()
+        asked = set() if late else asked | left
+        time.sleep(POLL_SECONDS)

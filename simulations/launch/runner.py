@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import os
 import shutil
-import signal
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
 from simulations.config import ConfigError, RunConfig
-from simulations.launch.superlink import Follow, SuperLink
-from simulations.launch.writable import check_place
+from simulations.launch.signals import orderly_end
+from simulations.launch.simulator import Follow, Simulator
+from simulations.launch.writable import check_writable
 from simulations.report.event_files import EventFiles, require_tensorboard
 from simulations.runs.directory import RunDirectory
 from simulations.runs.experiment import open_experiment
@@ -82,11 +82,11 @@ class Resources:
             return min(self.worker_count, config.clients)
         return math.ceil(config.clients / config.clients_per_node)
 
-    def superlink(self, device: str) -> SuperLink:
-        """Return a SuperLink, yet to be started, for runs on `device`."""
+    def simulator(self, device: str) -> Simulator:
+        """Return what runs experiments on `device`, yet to be started."""
         # A cluster that is there already has its own number of cores.
         cores = 0 if os.environ.get("RAY_ADDRESS") else self.workers
-        return SuperLink(port=self.port, gpus=self.gpus(device), workers=cores)
+        return Simulator(port=self.port, gpus=self.gpus(device), workers=cores)
 
 
 def check(config: RunConfig) -> str | None:
@@ -95,7 +95,7 @@ def check(config: RunConfig) -> str | None:
     Returns what is not wrong but worth knowing.
     """
     notice = open_experiment(config).split.notice()
-    check_place("run-dir", Path(config.run_dir))
+    check_writable("run-dir", Path(config.run_dir))
     if config.resume:
         run = RunDirectory(Path(config.run_dir))
         config.same_training(run.config())
@@ -110,22 +110,6 @@ def check(config: RunConfig) -> str | None:
             "choose another directory."
         )
     return notice
-
-
-@contextmanager
-def orderly_end() -> Iterator[None]:
-    """Let a request to terminate unwind the stack, so that nothing is left running."""
-
-    def leave(number: int, frame: object) -> None:
-        del frame
-        raise SystemExit(128 + number)
-
-    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def stopped(outcome: Mapping[str, Any]) -> bool:
@@ -148,21 +132,20 @@ def run_all(
         config.check_nodes(resources.nodes(config))
         if notice := check(config):
             notices[notice] = None
-    superlink = resources.superlink(configs[0].device)
+    simulator = resources.simulator(configs[0].device)
     for notice in notices:
         console.print(notice, highlight=False, soft_wrap=True)
     console.print(f"The results go to {where}.", highlight=False, soft_wrap=True)
     outcomes = []
-    with orderly_end(), superlink as link:
+    with orderly_end(), simulator:
         for config in configs:
             with ExitStack() as stack:
-                followers: list[_Display | EventFiles] = [
-                    _Display(config, console, reports=reports)
+                updates: list[Follow] = [
+                    stack.enter_context(_Display(config, console, reports=reports)).update
                 ]
                 if resources.tensorboard:
-                    followers.append(EventFiles(Path(config.run_dir)))
-                updates = [stack.enter_context(follower).update for follower in followers]
-                outcome = link.run(config, resources.nodes(config), _each(updates))
+                    updates.append(stack.enter_context(EventFiles(Path(config.run_dir))).update)
+                outcome = simulator.run(config, resources.nodes(config), _each(updates))
             console.print(f"{Path(config.run_dir).name}: {outcome['sentence']}", highlight=False)
             outcomes.append(outcome)
             if stopped(outcome):
@@ -190,7 +173,7 @@ class _Display:
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[pace]}"),
+            TextColumn("{task.fields[throughput]}"),
             console=console,
             transient=True,
             disable=not console.is_terminal,
@@ -200,7 +183,7 @@ class _Display:
     def __enter__(self) -> _Display:
         self._progress.start()
         self._task = self._progress.add_task(
-            Path(self._config.run_dir).name, total=self._config.rounds, pace="starting …"
+            Path(self._config.run_dir).name, total=self._config.rounds, throughput="starting …"
         )
         return self
 
@@ -213,10 +196,10 @@ class _Display:
         progress = run.progress()
         if progress and progress.get("rounds_per_second"):
             left = int(progress["seconds_left"])
-            pace = (
+            throughput = (
                 f"{progress['rounds_per_second']:.2f} rounds/s, {left // 60}:{left % 60:02d} left"
             )
-            self._progress.update(self._task, completed=progress["round"], pace=pace)
+            self._progress.update(self._task, completed=progress["round"], throughput=throughput)
         if not self._reports:
             return
         metrics = run.metrics()

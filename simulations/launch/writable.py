@@ -8,7 +8,7 @@ from pathlib import Path
 from simulations.config import ConfigError
 
 
-def check_place(key: str, directory: Path) -> None:
+def check_writable(key: str, directory: Path) -> None:
     """Refuse a directory that cannot be made or written to; nothing is made yet."""
     there = next(path for path in (directory, *directory.parents) if path.exists())
     reason = None

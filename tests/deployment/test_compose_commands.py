@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from simulations.launch.federation import Federation
-from simulations.launch.node import free_port
 from simulations.launch.process import Process, flower_environment, stop_together
+from simulations.launch.superlink import free_port
 from tests.deployment.app.quadratics import problem
 from tests.deployment.conftest import APP
 from tests.docker.compose import DOCKER, VARIABLES, load_stack
 from tests.docker.test_compose import PARSERS
+
+pytestmark = pytest.mark.deployment
 
 PROGRAMS = dict(
     zip(PARSERS, ["flower-superlink", "flower-supernode", "flower-superexec"], strict=True)
@@ -24,9 +26,7 @@ class Containers:
     """The services of both sides, with the addresses and paths of this machine put in."""
 
     def __init__(self, directory: Path, environment: dict[str, str]) -> None:
-        # Makes secrets and connection as usual; the SuperLink is then started from the file.
         self.federation = Federation(directory, nodes=1, environment=environment)
-        self.federation.prepare()
         self.directory = directory
         self.ports = {"9000": {"serverapp": free_port(), "clientapp": free_port()}}
         self.supernode_port = free_port()
@@ -47,16 +47,19 @@ class Containers:
             )
             for name, service in self.services.items()
         }
+        # Secrets, connection and keys are made as usual, around the command of the file.
+        self.federation.superlink.command = self.processes["superlink"].command
+        self.processes["superlink"] = self.federation.superlink
 
     def local(self, name: str, arguments: list[str]) -> list[str]:
         secrets = self.federation.secrets
         replacements = {
-            "superlink:8000": self.federation.address,
-            "127.0.0.1:8000": self.federation.address,
+            "superlink:8000": self.federation.superlink.address,
+            "127.0.0.1:8000": self.federation.superlink.address,
             "supernode:9094": f"127.0.0.1:{self.supernode_port}",
             "127.0.0.1:9094": f"127.0.0.1:{self.supernode_port}",
             "127.0.0.1:9000": f"127.0.0.1:{self.ports['9000'].get(name)}",
-            "--port=8000": f"--port={self.federation.port}",
+            "--port=8000": f"--port={self.federation.superlink.port}",
             "--port=9094": f"--port={self.supernode_port}",
             "0.0.0.0": "127.0.0.1",
             "/app/superlink.db": str(self.directory / "superlink.db"),
@@ -89,9 +92,7 @@ def containers(
 ) -> Iterator[Containers]:
     containers = Containers(tmp_path_factory.mktemp("containers"), environment)
     try:
-        containers.processes["superlink"].start()
-        containers.federation.wait_healthy()
-        containers.federation.register_keys()
+        containers.federation.start_superlink()
         for name in ("serverapp", "supernode", "clientapp"):
             containers.processes[name].start()
         containers.processes["supernode"].wait_for("SuperNode ID: ", timeout=300.0)

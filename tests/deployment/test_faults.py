@@ -7,8 +7,6 @@ the killed node comes back.
 """
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -21,13 +19,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from simulations.launch.federation import CERTIFICATES, CONNECTION, Federation
-from simulations.launch.flower_run import Run, flower_command
+from simulations.launch.federation import CERTIFICATES, Federation
+from simulations.launch.flower_run import CONNECTION, FlowerRun, flower_command
 from simulations.launch.node import SECONDS_UNTIL_OFFLINE, Node
+from simulations.launch.process import stop_together
 from tests.deployment.conftest import APP
 from tests.deployment.history import CUTOFF, History, first_attempt, last_version, weight
+from tests.processes import command_line
 
-SECONDS = 120
+pytestmark = pytest.mark.deployment
+
 NODES = 4
 OTHER_VERSION, KILLED, CUT_IN_HALF = 1, 2, 3
 KILLED_IN = 3
@@ -40,11 +41,11 @@ SOONEST_OFFLINE = SECONDS_UNTIL_OFFLINE - 35.0
 
 
 @dataclass
-class Story:
+class Scenario:
     federation: Federation
     history: History
-    first: Run
-    second: Run
+    first: FlowerRun
+    second: FlowerRun
     status: str
     model: NDArray[np.float32]
     ids_before: list[int | None]
@@ -58,7 +59,7 @@ def stranger(federation: Federation, name: str, *, ca: Path | None, key: Path | 
     return Node(
         name,
         federation.directory / name,
-        superlink=federation.address,
+        superlink=federation.superlink.address,
         config={"partition-id": 0},
         ca=ca,
         key=key,
@@ -99,8 +100,7 @@ def kill_in_training(node: Node) -> None:
 def spoil_state(node: Node, spoil: Callable[[bytes], bytes]) -> bytes:
     """Change the state that a node has stored, once its ClientApp is done, and return it."""
     deadline = time.monotonic() + 300.0
-    # Nobody asks after those that have ended: they are still listed, but without arguments.
-    while any("flwr-clientapp --" in args for args in node.descendants().values()):
+    while any("flwr-clientapp --" in command_line(process) for process in node.descendants()):
         assert time.monotonic() < deadline, f"{node.name} still trains"
         time.sleep(0.1)
     (state_file,) = (node.directory / "state").glob("*/*/state.json")
@@ -119,13 +119,17 @@ def of_a_later_version(state: bytes) -> bytes:
 
 def kill_server(federation: Federation) -> None:
     (serverapp,) = [
-        pid for pid, args in federation.superlink.descendants().items() if "flwr-serverapp" in args
+        process
+        for process in federation.superlink.descendants()
+        if "flwr-serverapp" in command_line(process)
     ]
-    os.kill(serverapp, signal.SIGKILL)
+    serverapp.kill()
     federation.superlink.kill()
 
 
-def tell(directory: Path, environment: dict[str, str]) -> Story:
+@pytest.fixture(scope="module")
+def scenario(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) -> Scenario:
+    directory = tmp_path_factory.mktemp("faults")
     elsewhere = directory / "elsewhere"
     subprocess.run(
         [sys.executable, CERTIFICATES, "--directory", elsewhere, "--node", "unknown"], check=True
@@ -149,7 +153,10 @@ def tell(directory: Path, environment: dict[str, str]) -> Story:
             node.name: node
             for node in (
                 stranger(
-                    federation, "unregistered", ca=federation.ca, key=elsewhere / "unknown.key"
+                    federation,
+                    "unregistered",
+                    ca=federation.superlink.ca,
+                    key=elsewhere / "unknown.key",
                 ),
                 stranger(federation, "wrong-ca", ca=elsewhere / "ca.crt", key=key),
                 stranger(federation, "plaintext", ca=None, key=None),
@@ -161,11 +168,10 @@ def tell(directory: Path, environment: dict[str, str]) -> Story:
                 node.start()
             wait_for_rounds(directory, KILLED_IN - 2)
             listing = flower_command(
-                "supernode", "list", CONNECTION, environment=federation.environment
+                "supernode", "list", CONNECTION, environment=federation.superlink.environment
             )
         finally:
-            for node in strangers.values():
-                node.stop()
+            stop_together(list(strangers.values()))
         killed = federation.nodes[KILLED]
         kill_in_training(killed)
         killed_at = time.monotonic()
@@ -186,7 +192,7 @@ def tell(directory: Path, environment: dict[str, str]) -> Story:
         wait_until_counted(directory, killed)
         (directory / "stop").touch()
         status = second.wait_finished(timeout=60.0)
-        return Story(
+        return Scenario(
             federation=federation,
             history=History.read(directory, clients),
             first=first,
@@ -201,18 +207,18 @@ def tell(directory: Path, environment: dict[str, str]) -> Story:
         )
 
 
-def remembered(story: Story, client: int, before: int) -> list[bool]:
+def remembered(scenario: Scenario, client: int, before: int) -> list[bool]:
     """Return what a client takes its participation to have been, before a round."""
-    past = story.history.participation(client, before)
-    if client in story.spoiled:
+    past = scenario.history.participation(client, before)
+    if client in scenario.spoiled:
         # All that it knows of the time before is the last round in which it was counted.
         last = max(number for number in range(1, CHECKPOINT_EVERY + 1) if past[number - 1])
         past[: last - 1] = [False] * (last - 1)
     return past
 
 
-def test_everybody_is_counted_until_something_happens(story: Story) -> None:
-    assert story.history.counted[: KILLED_IN - 1] == [list(range(NODES))] * (KILLED_IN - 1)
+def test_everybody_is_counted_until_something_happens(scenario: Scenario) -> None:
+    assert scenario.history.counted[: KILLED_IN - 1] == [list(range(NODES))] * (KILLED_IN - 1)
 
 
 @pytest.mark.parametrize(
@@ -223,43 +229,47 @@ def test_everybody_is_counted_until_something_happens(story: Story) -> None:
         ("plaintext", "Connection attempt failed"),
     ],
 )
-def test_stranger_is_refused(story: Story, name: str, reason: str) -> None:
-    assert story.strangers[name].node_id is None
-    assert reason in story.strangers[name].output()
-    assert story.online == NODES
+def test_stranger_is_refused(scenario: Scenario, name: str, reason: str) -> None:
+    assert scenario.strangers[name].node_id is None
+    assert reason in scenario.strangers[name].output()
+    assert scenario.online == NODES
 
 
-def test_round_of_a_killed_node_ends_at_the_deadline_without_it(story: Story) -> None:
-    assert KILLED not in story.history.counted[KILLED_IN - 1]
-    (line,) = [text for text in story.first.output().splitlines() if "Round 3:" in text]
+def test_round_of_a_killed_node_ends_at_the_deadline_without_it(scenario: Scenario) -> None:
+    assert KILLED not in scenario.history.counted[KILLED_IN - 1]
+    (line,) = [text for text in scenario.first.output().splitlines() if "Round 3:" in text]
     assert int(line.split(" without reply")[0].rsplit(None, 1)[1]) >= 1
-    entry = first_attempt(story.federation.directory, KILLED_IN)
+    entry = first_attempt(scenario.federation.directory, KILLED_IN)
     soonest = min(entry["deadline"], SOONEST_OFFLINE)
     assert soonest <= entry["seconds"] < 1.25 * entry["deadline"]
     assert f"{entry['seconds']:.1f} s" in line
 
 
-def test_killed_node_comes_back_under_its_name(story: Story) -> None:
-    assert story.ids_after == story.ids_before
-    assert any(KILLED in counted for counted in story.history.counted[KILLED_IN:])
+def test_killed_node_comes_back_under_its_name(scenario: Scenario) -> None:
+    assert scenario.ids_after == scenario.ids_before
+    assert any(KILLED in counted for counted in scenario.history.counted[KILLED_IN:])
 
 
-def test_every_weight_is_that_of_the_counted_rounds(story: Story) -> None:
+def test_every_weight_is_that_of_the_counted_rounds(scenario: Scenario) -> None:
     for client in range(NODES):
-        version = last_version(story.federation.directory / f"node-{client}" / "state")
-        assert version.state.weight == weight(remembered(story, client, version.round))
+        version = last_version(scenario.federation.directory / f"node-{client}" / "state")
+        assert version.state.weight == weight(remembered(scenario, client, version.round))
 
 
-def test_model_is_that_of_the_numpy_loop(story: Story) -> None:
+def test_model_is_that_of_the_numpy_loop(scenario: Scenario) -> None:
     """Over the rounds that are in it: nothing is trained into the model twice."""
-    assert story.status == "finished:completed"
-    forgot = {client: remembered(story, client, CHECKPOINT_EVERY + 1) for client in story.spoiled}
-    np.testing.assert_allclose(story.model, story.history.model(NODES, forgot=forgot), rtol=1e-5)
+    assert scenario.status == "finished:completed"
+    forgot = {
+        client: remembered(scenario, client, CHECKPOINT_EVERY + 1) for client in scenario.spoiled
+    }
+    np.testing.assert_allclose(
+        scenario.model, scenario.history.model(NODES, forgot=forgot), rtol=1e-5
+    )
 
 
-def test_resume_repeats_what_came_after_the_checkpoint(story: Story) -> None:
+def test_resume_repeats_what_came_after_the_checkpoint(scenario: Scenario) -> None:
     rounds = {1: [], 2: []}
-    for entry in record(story.federation.directory):
+    for entry in record(scenario.federation.directory):
         rounds[entry["attempt"]].append(entry["round"])
     assert rounds[1][-1] == SERVER_DIES_AFTER
     assert rounds[2][0] == CHECKPOINT_EVERY + 1
@@ -268,10 +278,10 @@ def test_resume_repeats_what_came_after_the_checkpoint(story: Story) -> None:
 @pytest.mark.parametrize(
     ("client", "reason"), [(CUT_IN_HALF, "must be JSON"), (OTHER_VERSION, "version is 99, but")]
 )
-def test_unreadable_state_is_set_aside(story: Story, client: int, reason: str) -> None:
-    node = story.federation.nodes[client]
+def test_unreadable_state_is_set_aside(scenario: Scenario, client: int, reason: str) -> None:
+    node = scenario.federation.nodes[client]
     (aside,) = (node.directory / "state").glob("*/*/unreadable-1/state.json")
-    assert aside.read_bytes() == story.spoiled[client]
+    assert aside.read_bytes() == scenario.spoiled[client]
     warnings = [line for line in node.output().splitlines() if "the client starts afresh" in line]
     assert len(warnings) == 1
     assert reason in warnings[0]

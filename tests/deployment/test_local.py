@@ -8,10 +8,15 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from simulations.launch.process import Process, flower_environment, still_running
-from tests.deployment.history import last_version
+import psutil
+import pytest
 
-SECONDS = 90
+from simulations.launch.process import Process, flower_environment
+from tests.deployment.history import last_version
+from tests.processes import command_line, still_running
+
+pytestmark = pytest.mark.deployment
+
 # A program in the background of a script ignores SIGINT, and so does what pytest starts from there.
 PROGRAM = (
     "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
@@ -23,12 +28,12 @@ SETTINGS = (
 
 
 @dataclass
-class Story:
+class Scenario:
     directory: Path
     first: Process
     first_status: int
     programs: list[str]
-    left_behind: list[int]
+    left_behind: list[psutil.Process]
     second: Process
     second_status: int
 
@@ -40,7 +45,9 @@ def fedau(arguments: list[str], log: Path, environment: dict[str, str]) -> Proce
     return Process(f"fedau {arguments[0]}", command, log=log, environment=surroundings)
 
 
-def tell(directory: Path, environment: dict[str, str]) -> Story:
+@pytest.fixture(scope="module")
+def scenario(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) -> Scenario:
+    directory = tmp_path_factory.mktemp("local")
     place = directory / "federation"
     options = ["--nodes", "2", "--directory", str(place), "--keep", "--run-config", SETTINGS]
     first = fedau(["deploy", "local", *options], directory / "deploy.log", environment)
@@ -51,10 +58,12 @@ def tell(directory: Path, environment: dict[str, str]) -> Story:
         first.start()
         first.wait_for("stays up until Ctrl-C", timeout=300.0)
         started = first.descendants()
-        first.send(signal.SIGINT)
+        programs = [command_line(process) for process in started]
+        os.kill(first.pid, signal.SIGINT)
         time.sleep(0.5)  # it is stopping by now, and somebody has no patience
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            first.send(number)
+            if first.alive:
+                os.kill(first.pid, number)
         first_status = first.wait(timeout=60.0)
         left_behind = still_running(started)
         second.start()
@@ -62,50 +71,50 @@ def tell(directory: Path, environment: dict[str, str]) -> Story:
     finally:
         first.stop()
         second.stop()
-    return Story(
+    return Scenario(
         directory=place,
         first=first,
         first_status=first_status,
-        programs=[args for args in started.values() if "flower-super" in args],
+        programs=[args for args in programs if "flower-super" in args],
         left_behind=left_behind,
         second=second,
         second_status=second_status,
     )
 
 
-def test_one_command_runs_the_app_on_a_federation(story: Story) -> None:
-    assert "2 nodes are connected." in story.first.output()
-    assert "finished:completed" in story.first.output()
+def test_one_command_runs_the_app_on_a_federation(scenario: Scenario) -> None:
+    assert "2 nodes are connected." in scenario.first.output()
+    assert "finished:completed" in scenario.first.output()
     # A SuperLink and two SuperNodes, each with its SuperExec.
-    assert len(story.programs) == 6
+    assert len(scenario.programs) == 6
 
 
-def test_log_shows_every_round(story: Story) -> None:
+def test_log_shows_every_round(scenario: Scenario) -> None:
     for number in (1, 2):
         expected = f"Round {number}: 2 counted, 0 rejected, 0 without reply, "
-        assert story.first.output().count(expected) == 1
+        assert scenario.first.output().count(expected) == 1
 
 
-def test_ctrl_c_stops_everything(story: Story) -> None:
-    assert story.first_status == 130
-    assert "everything was stopped" in story.first.output()
-    assert story.left_behind == []
+def test_ctrl_c_stops_everything(scenario: Scenario) -> None:
+    assert scenario.first_status == 130
+    assert "everything was stopped" in scenario.first.output()
+    assert scenario.left_behind == []
 
 
-def test_resume_goes_on_where_it_stopped(story: Story) -> None:
-    assert story.second_status == 0
-    assert "Going on after round 2" in story.second.output()
-    assert "Round 1:" not in story.second.output(), "the log of the run before"
-    assert "Round 3: 2 counted, 0 rejected, 0 without reply, " in story.second.output()
-    outcome = json.loads((story.directory / "run" / "outcome.json").read_text())
+def test_resume_goes_on_where_it_stopped(scenario: Scenario) -> None:
+    assert scenario.second_status == 0
+    assert "Going on after round 2" in scenario.second.output()
+    assert "Round 1:" not in scenario.second.output(), "the log of the run before"
+    assert "Round 3: 2 counted, 0 rejected, 0 without reply, " in scenario.second.output()
+    outcome = json.loads((scenario.directory / "run" / "outcome.json").read_text())
     assert (outcome["status"], outcome["round"]) == ("finished", 3)
     for node in range(2):
-        version = last_version(story.directory / f"node-{node}" / "state")
+        version = last_version(scenario.directory / f"node-{node}" / "state")
         assert (version.round, version.state.weight) == (3, 1.0)
 
 
-def test_metrics_are_there_for_a_dashboard(story: Story) -> None:
-    path = story.directory / "run" / "metrics.prom"
+def test_metrics_are_there_for_a_dashboard(scenario: Scenario) -> None:
+    path = scenario.directory / "run" / "metrics.prom"
     lines = path.read_text().splitlines()
     label = f'{{run="{path.parent}"}}'
     for name, value in {"fedau_round": 3, "fedau_attempt": 2, "fedau_participants": 2}.items():

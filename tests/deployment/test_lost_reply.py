@@ -6,7 +6,6 @@ belongs to it: Flower's own grid would wait for the rest for minutes.
 
 import io
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,9 +22,10 @@ from tests.deployment.database import DatabaseRecord
 from tests.deployment.history import CUTOFF, History, first_attempt, last_version, weight
 from tests.deployment.proxy import Proxy, Request
 
+pytestmark = pytest.mark.deployment
+
 PUSH = "/v1/fleet/push-messages"
 PUSH_OBJECT = "/v1/fleet/push-object"
-SECONDS = 70
 ROUNDS = 5
 LOST_IN, HALF_LOST_IN = 2, 4
 HONEST, WATCHED, SPOILER = range(3)
@@ -34,7 +34,7 @@ DEADLINE = 12.0
 
 
 @dataclass
-class Story:
+class Scenario:
     federation: Federation
     history: History
     log: str
@@ -44,13 +44,15 @@ class Story:
     in_database: list[NDArray[Any]]
 
 
-def tell(directory: Path, environment: dict[str, str]) -> Story:
+@pytest.fixture(scope="module")
+def scenario(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) -> Scenario:
+    directory = tmp_path_factory.mktemp("lost-reply")
     federation = Federation(directory, nodes=3, tls=False, environment=environment)
     federation.nodes[SPOILER].config["spoil"] = True
     with federation:
         federation.start_superlink()
         with (
-            Proxy(federation.address) as proxy,
+            Proxy(federation.superlink.address) as proxy,
             DatabaseRecord(directory / "superlink.db") as database,
         ):
             federation.nodes[WATCHED].superlink = proxy.address
@@ -78,7 +80,7 @@ def tell(directory: Path, environment: dict[str, str]) -> Story:
             run.wait_for(f"Round {HALF_LOST_IN}:", timeout=300.0)
             half.lifted.set()
             status = run.wait_finished(timeout=300.0)
-        return Story(
+        return Scenario(
             federation=federation,
             history=History.read(directory, clients),
             log=run.output(),
@@ -89,35 +91,35 @@ def tell(directory: Path, environment: dict[str, str]) -> Story:
         )
 
 
-def test_lost_replies_are_not_counted(story: Story) -> None:
-    assert story.status == "finished:completed"
-    assert [WATCHED in counted for counted in story.history.counted] == [
+def test_lost_replies_are_not_counted(scenario: Scenario) -> None:
+    assert scenario.status == "finished:completed"
+    assert [WATCHED in counted for counted in scenario.history.counted] == [
         server_round not in (LOST_IN, HALF_LOST_IN) for server_round in range(1, ROUNDS + 1)
     ]
 
 
-def test_half_a_reply_keeps_nobody_waiting(story: Story) -> None:
-    assert HONEST in story.history.counted[HALF_LOST_IN - 1]
-    entry = first_attempt(story.federation.directory, HALF_LOST_IN)
+def test_half_a_reply_keeps_nobody_waiting(scenario: Scenario) -> None:
+    assert HONEST in scenario.history.counted[HALF_LOST_IN - 1]
+    entry = first_attempt(scenario.federation.directory, HALF_LOST_IN)
     assert entry["deadline"] <= entry["seconds"] < 1.25 * entry["deadline"]
 
 
-def test_weight_is_that_of_the_counted_rounds(story: Story) -> None:
-    version = last_version(story.federation.directory / f"node-{WATCHED}" / "state")
+def test_weight_is_that_of_the_counted_rounds(scenario: Scenario) -> None:
+    version = last_version(scenario.federation.directory / f"node-{WATCHED}" / "state")
     assert version.round == ROUNDS
     assert version.state.weight == weight([True, False, True, False])
 
 
-def test_model_is_that_of_the_numpy_loop(story: Story) -> None:
-    np.testing.assert_allclose(story.model, story.history.model(3), rtol=1e-5)
+def test_model_is_that_of_the_numpy_loop(scenario: Scenario) -> None:
+    np.testing.assert_allclose(scenario.model, scenario.history.model(3), rtol=1e-5)
 
 
-def test_garbage_is_rejected_in_one_line_each(story: Story) -> None:
-    assert all(SPOILER not in counted for counted in story.history.counted)
-    node_id = story.federation.nodes[SPOILER].node_id
+def test_garbage_is_rejected_in_one_line_each(scenario: Scenario) -> None:
+    assert all(SPOILER not in counted for counted in scenario.history.counted)
+    node_id = scenario.federation.nodes[SPOILER].node_id
     rejected = [
         line.split(f"Rejected the reply of node {node_id}: ")[1]
-        for line in story.log.splitlines()
+        for line in scenario.log.splitlines()
         if "Rejected" in line
     ]
     assert rejected == [
@@ -129,10 +131,10 @@ def test_garbage_is_rejected_in_one_line_each(story: Story) -> None:
     ]
 
 
-def test_client_sends_its_contributions_and_nothing_else(story: Story) -> None:
+def test_client_sends_its_contributions_and_nothing_else(scenario: Scenario) -> None:
     objects = [
         PushObjectRequest.FromString(request.body).object_content
-        for request in story.requests
+        for request in scenario.requests
         if request.path == PUSH_OBJECT
     ]
     kinds = {get_object_type_from_object_content(content) for content in objects}
@@ -143,7 +145,7 @@ def test_client_sends_its_contributions_and_nothing_else(story: Story) -> None:
         for content in objects
         if get_object_type_from_object_content(content) == "ArrayChunk"
     ]
-    due = contributions(story)
+    due = contributions(scenario)
     for array in sent:
         assert any(np.allclose(array, contribution, rtol=1e-5) for contribution in due)
     for server_round, contribution in enumerate(due, start=1):
@@ -151,24 +153,24 @@ def test_client_sends_its_contributions_and_nothing_else(story: Story) -> None:
         assert times == 1 or server_round in (LOST_IN, HALF_LOST_IN)
 
 
-def contributions(story: Story) -> list[NDArray[np.float32]]:
+def contributions(scenario: Scenario) -> list[NDArray[np.float32]]:
     """Return what the watched client had to send in each round."""
     due = []
     for server_round in range(1, ROUNDS + 1):
-        model = History(story.history.counted[: server_round - 1]).model(3)
+        model = History(scenario.history.counted[: server_round - 1]).model(3)
         update = problem.train(model, WATCHED, step_size=0.1, steps=3) - model
-        past = story.history.participation(WATCHED, server_round)
+        past = scenario.history.participation(WATCHED, server_round)
         due.append(np.float32(weight(past)) * update)
     return due
 
 
-def test_database_held_contributions(story: Story) -> None:
+def test_database_held_contributions(scenario: Scenario) -> None:
     """In clear, as a plain sum needs it; test_secure shows that a secure one does without."""
-    due = contributions(story)
+    due = contributions(scenario)
     seen = [
         any(
             array.shape == contribution.shape and np.allclose(array, contribution, rtol=1e-5)
-            for array in story.in_database
+            for array in scenario.in_database
         )
         for contribution in due
     ]
@@ -176,16 +178,16 @@ def test_database_held_contributions(story: Story) -> None:
 
 
 @pytest.mark.parametrize("word", ["num-examples", "train-loss", "classes", "weight", "fedau"])
-def test_nothing_that_the_app_reports_leaves_the_client(story: Story, word: str) -> None:
-    for request in story.requests:
+def test_nothing_that_the_app_reports_leaves_the_client(scenario: Scenario, word: str) -> None:
+    for request in scenario.requests:
         assert word.encode() not in request.head + request.body
 
 
-def test_messages_carry_no_content_of_their_own(story: Story) -> None:
+def test_messages_carry_no_content_of_their_own(scenario: Scenario) -> None:
     """Flower adds how long the ClientApp ran, which no mod can keep back."""
     messages = [
         PushMessagesRequest.FromString(request.body)
-        for request in story.requests
+        for request in scenario.requests
         if request.path == PUSH
     ]
     assert len(messages) > ROUNDS  # the lost one was tried again
@@ -195,8 +197,8 @@ def test_messages_carry_no_content_of_their_own(story: Story) -> None:
         assert not envelope.HasField("error")
 
 
-def test_record_holds_every_kind_of_call(story: Story) -> None:
-    assert {request.path.removeprefix("/v1/fleet/") for request in story.requests} == {
+def test_record_holds_every_kind_of_call(scenario: Scenario) -> None:
+    assert {request.path.removeprefix("/v1/fleet/") for request in scenario.requests} == {
         "register-node",
         "activate-node",
         "send-node-heartbeat",

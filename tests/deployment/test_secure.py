@@ -8,7 +8,6 @@ with a key of its own and the client's state directory, takes its place.
 import json
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,15 +16,16 @@ from numpy.typing import NDArray
 
 from fedau_flwr.secure.message import Exchange
 from fedau_flwr.wire.fixed_point import FixedPoint
-from simulations.launch.federation import CONNECTION, Federation
-from simulations.launch.flower_run import flower_command
+from simulations.launch.federation import Federation
+from simulations.launch.flower_run import CONNECTION, flower_command
 from simulations.launch.node import Node
 from tests.deployment.app.quadratics import problem
 from tests.deployment.conftest import APP
 from tests.deployment.database import DatabaseRecord
 from tests.deployment.history import CUTOFF, History, weight
 
-SECONDS = 130
+pytestmark = pytest.mark.deployment
+
 CLIENTS = 4
 EXCHANGES = list(Exchange)
 # Nobody waits so long: the SuperLink knows at once that a node which was removed will not reply.
@@ -33,7 +33,7 @@ EXCHANGE_SECONDS = 300.0
 
 
 @dataclass
-class Story:
+class Scenario:
     status: str
     log: str
     rounds: list[dict[str, Any]]
@@ -56,11 +56,13 @@ def replace_the_dead(federation: Federation, node: Node, spare: Node | None) -> 
         spare.wait_connected()
     flower_command(
         *("supernode", "unregister", str(node.node_id), CONNECTION),
-        environment=federation.environment,
+        environment=federation.superlink.environment,
     )
 
 
-def tell(directory: Path, environment: dict[str, str]) -> Story:
+@pytest.fixture(scope="module")
+def scenario(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) -> Scenario:
+    directory = tmp_path_factory.mktemp("secure")
     federation = Federation(directory, nodes=CLIENTS + len(EXCHANGES) - 1, environment=environment)
     nodes, spares = federation.nodes[:CLIENTS], federation.nodes[CLIENTS:]
     for client, exchange in enumerate(EXCHANGES):
@@ -91,7 +93,7 @@ def tell(directory: Path, environment: dict[str, str]) -> Story:
         clients = {node.node_id: client for client, node in enumerate(nodes)}
         clients |= {node.node_id: client for client, node in enumerate(spares)}
         lines = (directory / "rounds.jsonl").read_text().splitlines()
-        return Story(
+        return Scenario(
             status=status,
             log=run.output(),
             rounds=[json.loads(line) for line in lines],
@@ -101,55 +103,57 @@ def tell(directory: Path, environment: dict[str, str]) -> Story:
         )
 
 
-def model_before(story: Story, number: int) -> NDArray[np.float32]:
+def model_before(scenario: Scenario, number: int) -> NDArray[np.float32]:
     if number == 1:
         return problem.initial_model()
-    return np.array(story.rounds[number - 2]["model"], np.float32)
+    return np.array(scenario.rounds[number - 2]["model"], np.float32)
 
 
-def contribution(story: Story, number: int, node: int) -> NDArray[np.float32]:
+def contribution(scenario: Scenario, number: int, node: int) -> NDArray[np.float32]:
     """Return what a node had to add to the sum of a round, on the grid."""
-    client = story.clients[node]
-    model = model_before(story, number)
+    client = scenario.clients[node]
+    model = model_before(scenario, number)
     update = problem.train(model, client, step_size=0.1, steps=3) - model
-    weighted = np.float32(weight(story.history.participation(client, number))) * update
+    weighted = np.float32(weight(scenario.history.participation(client, number))) * update
     rounding = np.random.default_rng((problem.ROUNDING_SEED, number, node))
     rounded, _ = FixedPoint().round(weighted, rounding)
     return rounded
 
 
-def test_training_goes_through(story: Story) -> None:
-    assert story.status == "finished:completed"
-    assert len(story.rounds) == len(EXCHANGES)
-    assert "is void" not in story.log
+def test_training_goes_through(scenario: Scenario) -> None:
+    assert scenario.status == "finished:completed"
+    assert len(scenario.rounds) == len(EXCHANGES)
+    assert "is void" not in scenario.log
 
 
 @pytest.mark.parametrize("exchange", EXCHANGES)
-def test_killed_node_is_in_the_sum_only_if_its_vector_was(story: Story, exchange: Exchange) -> None:
+def test_killed_node_is_in_the_sum_only_if_its_vector_was(
+    scenario: Scenario, exchange: Exchange
+) -> None:
     victim = EXCHANGES.index(exchange)
-    counted = story.history.counted[victim]
+    counted = scenario.history.counted[victim]
     survivors = [client for client in range(CLIENTS) if client != victim]
     assert counted == (list(range(CLIENTS)) if exchange == Exchange.UNMASK else survivors)
 
 
 @pytest.mark.parametrize("number", range(1, len(EXCHANGES) + 1))
-def test_sum_of_the_survivors_is_exact(story: Story, number: int) -> None:
-    entry = story.rounds[number - 1]
-    parts = [contribution(story, number, node) for node in entry["counted"]]
+def test_sum_of_the_survivors_is_exact(scenario: Scenario, number: int) -> None:
+    entry = scenario.rounds[number - 1]
+    parts = [contribution(scenario, number, node) for node in entry["counted"]]
     total = np.sum(parts, axis=0, dtype=np.float64).astype(np.float32)
-    expected = model_before(story, number) + total * np.float32(1 / CLIENTS)
+    expected = model_before(scenario, number) + total * np.float32(1 / CLIENTS)
     np.testing.assert_array_equal(np.array(entry["model"], np.float32), expected)
 
 
-def test_database_never_held_an_unmasked_vector(story: Story) -> None:
+def test_database_never_held_an_unmasked_vector(scenario: Scenario) -> None:
     """The same watch finds the contributions of a plain sum: see test_lost_reply."""
-    vectors = [array for array in story.in_database if array.dtype == np.uint32]
+    vectors = [array for array in scenario.in_database if array.dtype == np.uint32]
     assert len(vectors) >= len(EXCHANGES)
     for number in range(1, len(EXCHANGES) + 1):
-        for node in story.clients:
-            clear = contribution(story, number, node)
+        for node in scenario.clients:
+            clear = contribution(scenario, number, node)
             ring = FixedPoint().to_ring(clear)
-            for array in story.in_database:
+            for array in scenario.in_database:
                 if array.shape != clear.shape:
                     continue
                 assert not np.allclose(array, clear, rtol=1e-3)

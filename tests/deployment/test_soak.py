@@ -1,26 +1,31 @@
 """Ten nodes that come and go at random, for a minute or for ``FEDAU_SOAK_SECONDS``."""
 
 import json
+import math
 import os
 import random
 import re
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 from numpy.typing import NDArray
 
 from simulations.launch.federation import Federation
 from simulations.launch.node import Node
-from simulations.launch.process import descendants_of, still_running
+from simulations.launch.process import Process
 from tests.deployment.conftest import APP
 from tests.deployment.history import CUTOFF, History, last_version, weight
+from tests.processes import command_line, still_running
 
 NODES = 10
+pytestmark = [pytest.mark.deployment, pytest.mark.long]
+
 SOAK = float(os.environ.get("FEDAU_SOAK_SECONDS", "60"))
-SECONDS = SOAK + 40
 # Rounds of nodes that were killed last this long, and on a busy machine three times what the first
 # rounds have taken, in which nobody goes.
 DEADLINE = 12.0
@@ -48,7 +53,7 @@ class Usage:
 
 
 @dataclass
-class Story:
+class Scenario:
     federation: Federation
     history: History
     status: str
@@ -61,7 +66,9 @@ class Story:
 
 def serverapp(federation: Federation) -> int:
     (pid,) = [
-        pid for pid, args in federation.superlink.descendants().items() if "flwr-serverapp" in args
+        process.pid
+        for process in federation.superlink.descendants()
+        if "flwr-serverapp" in command_line(process)
     ]
     return pid
 
@@ -76,35 +83,37 @@ def usage(federation: Federation) -> dict[str, Usage]:
     return {name: Usage.of(pid) for name, pid in pids.items()}
 
 
-def come_and_go(nodes: list[Node], chance: random.Random) -> dict[int, str]:
-    """Start or stop one node at random; some stop without a word, and leave what is returned."""
+def come_and_go(nodes: list[Node], chance: random.Random) -> None:
+    """Start or stop one node at random; some stop without a word."""
     node = chance.choice(nodes)
     if not node.alive:
         node.start()
     elif chance.random() < 0.25:
-        bereft = node.descendants()
+        node.observe()
         node.kill()
-        return bereft
     else:
         node.stop()
-    return {}
 
 
-def dead_starts(federation: Federation) -> list[int]:
-    """Return the ids of all processes that were started and do not run any more."""
-    processes = [federation.superlink, *federation.nodes]
-    running = {process.pid for process in processes if process.alive}
-    return [pid for process in processes for pid in process.pids if pid not in running]
+def orphans_of(process: Process) -> list[psutil.Process]:
+    """Return what runs of the starts of a process that are dead."""
+    since = psutil.Process(process.pid).create_time() if process.alive else math.inf
+    found = []
+    for descendant in process.descendants():
+        with suppress(psutil.NoSuchProcess):
+            if descendant.create_time() < since:
+                found.append(descendant)
+    return still_running(found)
 
 
-def orphans(federation: Federation, bereft: dict[int, str]) -> list[str]:
+def orphans(federation: Federation) -> list[str]:
     """Return what still runs of processes that are dead, once it had the time to notice."""
     deadline = time.monotonic() + ORPHAN_SECONDS
+    started = [node for node in federation.nodes if node.pids]
     while True:
-        found = descendants_of(still_running(bereft), dead=dead_starts(federation))
-        found |= {pid: bereft[pid] for pid in still_running(bereft)}
+        found = [orphan for node in started for orphan in orphans_of(node)]
         if not found or time.monotonic() > deadline:
-            return list(found.values())
+            return [command_line(orphan) for orphan in found]
         time.sleep(0.5)
 
 
@@ -127,7 +136,9 @@ def identities(nodes: list[Node]) -> dict[int, int]:
     }
 
 
-def tell(directory: Path, environment: dict[str, str]) -> Story:
+@pytest.fixture(scope="module")
+def scenario(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) -> Scenario:
+    directory = tmp_path_factory.mktemp("soak")
     chance = random.Random(4711)
     with Federation(directory, nodes=NODES, environment=environment) as federation:
         federation.start_superlink()
@@ -147,26 +158,22 @@ def tell(directory: Path, environment: dict[str, str]) -> Story:
         )
         run.wait_for(f"Round {CALM_ROUNDS}:", timeout=300.0)
         before = usage(federation)
-        bereft: dict[int, str] = {}
         end = time.monotonic() + SOAK
         while time.monotonic() < end or (
             time.monotonic() < end + GRACE and not enough_happened(directory)
         ):
-            bereft |= come_and_go(federation.nodes[1:], chance)
+            come_and_go(federation.nodes[1:], chance)
             time.sleep(chance.uniform(1.0, 5.0))
         after = usage(federation)
         (directory / "stop").touch()
         status = run.wait_finished(timeout=300.0)
-        forgotten = orphans(federation, bereft)
-        started = {
-            pid: args
-            for process in [federation.superlink, *federation.nodes]
-            for pid, args in process.descendants().items()
-        }
+        forgotten = orphans(federation)
+        everything = [federation.superlink, *federation.nodes]
+        started = [found for process in everything for found in process.descendants()]
         federation.stop()
-        left_behind = {pid: started[pid] for pid in still_running(started)}
-        left_behind |= descendants_of([], dead=dead_starts(federation))
-        return Story(
+        left_behind = set(still_running(started))
+        left_behind |= {found for process in everything for found in process.descendants()}
+        return Scenario(
             federation=federation,
             history=History.read(directory, identities(federation.nodes)),
             status=status,
@@ -174,52 +181,52 @@ def tell(directory: Path, environment: dict[str, str]) -> Story:
             before=before,
             after=after,
             orphans=forgotten,
-            left_behind=list(left_behind.values()),
+            left_behind=[command_line(process) for process in left_behind],
         )
 
 
-def test_run_goes_through(story: Story) -> None:
-    assert story.status == "finished:completed"
-    numbers = [len(counted) for counted in story.history.counted]
+def test_run_goes_through(scenario: Scenario) -> None:
+    assert scenario.status == "finished:completed"
+    numbers = [len(counted) for counted in scenario.history.counted]
     assert len(set(numbers)) > 1, "nobody came or went"
 
 
-def test_own_state_equals_what_the_server_counted(story: Story) -> None:
+def test_own_state_equals_what_the_server_counted(scenario: Scenario) -> None:
     """Node by node; whether the very last round was counted, no client has been told."""
     checked = 0
-    for client, node in enumerate(story.federation.nodes):
-        if not any(client in counted for counted in story.history.counted):
+    for client, node in enumerate(scenario.federation.nodes):
+        if not any(client in counted for counted in scenario.history.counted):
             continue
         version = last_version(node.directory / "state")
-        past = story.history.participation(client, version.round)
+        past = scenario.history.participation(client, version.round)
         assert len(past) == version.round - 1
         assert version.state.weight == weight(past)
         checked += 1
     assert checked >= ENOUGH_CLIENTS
 
 
-def test_model_is_that_of_the_numpy_loop(story: Story) -> None:
-    np.testing.assert_allclose(story.model, story.history.model(NODES), rtol=1e-4)
+def test_model_is_that_of_the_numpy_loop(scenario: Scenario) -> None:
+    np.testing.assert_allclose(scenario.model, scenario.history.model(NODES), rtol=1e-4)
 
 
-def test_a_node_keeps_its_name(story: Story) -> None:
-    clients = list(identities(story.federation.nodes).values())
+def test_a_node_keeps_its_name(scenario: Scenario) -> None:
+    clients = list(identities(scenario.federation.nodes).values())
     assert len(clients) == len(set(clients))
 
 
 @pytest.mark.parametrize("name", ["ServerApp", "SuperLink", "SuperNode"])
-def test_holds_no_more_than_at_the_beginning(story: Story, name: str) -> None:
-    before, after = story.before[name], story.after[name]
+def test_holds_no_more_than_at_the_beginning(scenario: Scenario, name: str) -> None:
+    before, after = scenario.before[name], scenario.after[name]
     assert after.memory - before.memory < 32 * 2**20
     # A connection per node that came since, and those for pulls at the same time.
     assert after.files - before.files <= 2 * NODES
 
 
-def test_what_a_killed_node_started_ends_by_itself(story: Story) -> None:
-    starts = [len(node.pids) for node in story.federation.nodes]
+def test_what_a_killed_node_started_ends_by_itself(scenario: Scenario) -> None:
+    starts = [len(node.pids) for node in scenario.federation.nodes]
     assert max(starts) > 1, "no node was started again"
-    assert story.orphans == []
+    assert scenario.orphans == []
 
 
-def test_no_process_is_left_behind(story: Story) -> None:
-    assert story.left_behind == []
+def test_no_process_is_left_behind(scenario: Scenario) -> None:
+    assert scenario.left_behind == []

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tomllib
 from collections.abc import Iterator
+from contextlib import nullcontext
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -159,23 +160,16 @@ def test_a_value_of_the_wrong_kind_fails(path: tuple[str, ...], value: Any) -> N
     assert mistake.startswith(f"$.services.serverapp.{'.'.join(path)}")
 
 
+@pytest.mark.parametrize("way", ["docker compose", "docker-compose"])
 @pytest.mark.parametrize("files", STACKS, ids="+".join)
-def test_docker_compose_reads_it_as_we_do(files: tuple[str, ...], tmp_path: Path) -> None:
-    """Whichever there is, the plugin or the older program: its answer must equal our reading."""
-    project = load_stack(files)
-    for program in compose_programs():
-        check_reading(program, files, project, tmp_path)
-
-
-def compose_programs() -> list[list[str]]:
-    """Return how Docker Compose is called on this machine; nothing where it is not installed."""
-    ways = [["docker", "compose"], ["docker-compose"]]
-    return [
-        way
-        for way in ways
-        if shutil.which(way[0])
-        and not subprocess.run([*way, "version"], capture_output=True, check=False).returncode
-    ]
+def test_docker_compose_reads_it_as_we_do(files: tuple[str, ...], way: str, tmp_path: Path) -> None:
+    """The plugin and the older program, whichever there is: its answer must equal our reading."""
+    program = way.split()
+    if not shutil.which(program[0]):
+        pytest.skip(f"did not run: there is no {program[0]} on this machine")
+    if subprocess.run([*program, "version"], capture_output=True, check=False).returncode:
+        pytest.skip(f"did not run: `{way}` does not work on this machine")
+    check_reading(program, files, load_stack(files), tmp_path)
 
 
 def check_reading(
@@ -201,6 +195,25 @@ def check_reading(
         assert sorted(secret["source"] for secret in theirs[name]["secrets"]) == sorted(
             service["secrets"]
         )
+
+
+@pytest.mark.parametrize("change", [None, "command", "healthcheck", "networks", "secrets"])
+def test_another_reading_is_noticed(change: str | None, tmp_path: Path) -> None:
+    """A program that answers as Docker Compose does, and one that read something else."""
+    files = ("server.yml",)
+    services = changeable(files)["services"]
+    for service in services.values():
+        service["secrets"] = [{"source": name} for name in service["secrets"]]
+    if change == "healthcheck":
+        services["superlink"]["healthcheck"]["test"] = ["CMD", "true"]
+    elif change is not None:
+        services["superlink"][change] = []
+    program = tmp_path / "compose"
+    program.write_text(f"#!/bin/sh\ncat {tmp_path}/answer.yml\n")
+    program.chmod(0o755)
+    (tmp_path / "answer.yml").write_text(yaml.safe_dump({"services": services}))
+    with nullcontext() if change is None else pytest.raises(AssertionError):
+        check_reading([str(program)], files, load_stack(files), tmp_path)
 
 
 @pytest.mark.parametrize(("files", "name"), SERVICES)

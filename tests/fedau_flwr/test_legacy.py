@@ -156,6 +156,7 @@ def test_bad_options(bad):
         legacy.FedAU(**{**options(), **bad})
 
 
+@pytest.mark.engine
 def test_runs_on_the_ray_engine():
     """Three virtual clients, five rounds of Flower's older loop; the model equals the formula."""
     with tempfile.TemporaryDirectory(prefix="ray-") as directory:  # short: it holds sockets

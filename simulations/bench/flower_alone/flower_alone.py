@@ -63,7 +63,8 @@ def train(message: Message, context: Context) -> Message:
     config = _run(context).config()
     worker = worker_for(config)
     number = int(context.node_config["partition-id"])
-    model = {name: array.numpy() for name, array in message.content["arrays"].items()}
+    arrays = message.content.array_records["arrays"]
+    model = {name: array.numpy() for name, array in arrays.items()}
     settings = {LR: config.local_lr, "server-round": message.content["config"]["server-round"]}
     trained = worker.train(number, model, settings)
     content = RecordDict(

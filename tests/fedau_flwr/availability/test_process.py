@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from fedau_flwr.availability import ArrivalDeparture, Bernoulli, Cyclic, Markov, Sine, Staircase
 from fedau_flwr.availability.draws import Draws
+from tests.fuzzing import examples
 
 P = np.array([0.02, 0.1, 0.3, 0.527, 0.9, 1.0])
 PROCESSES = {
@@ -24,7 +25,7 @@ every_process = pytest.mark.parametrize("make", PROCESSES.values(), ids=PROCESSE
 
 
 @every_process
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(rounds=st.lists(st.integers(0, 700), min_size=1, max_size=12), seed=st.integers(0, 2**70))
 def test_any_order_of_access_gives_the_same_path(make, rounds, seed):
     process = make(P, seed)

@@ -19,6 +19,7 @@ from fedau_flwr.client.store import Store
 from fedau_flwr.methods.mifa import UpdateChange
 from fedau_flwr.server.ledger import Ledger
 from fedau_flwr.wire.requests import Refusal
+from tests.fuzzing import examples
 
 CLIENTS = 3
 MODEL = {"x": np.zeros(1)}
@@ -176,5 +177,7 @@ class Protocol(RuleBasedStateMachine):
         assert held == self.total
 
 
-Protocol.TestCase.settings = settings(max_examples=100, stateful_step_count=25, deadline=None)
+Protocol.TestCase.settings = settings(
+    max_examples=examples(100), stateful_step_count=25, deadline=None
+)
 TestProtocol = Protocol.TestCase

@@ -13,6 +13,7 @@ from fedau_flwr.secure import (
     SecureRound,
     VoidRoundError,
 )
+from tests.fuzzing import examples
 
 from .protocol import ROUND, plain_sum, ring_vectors, run_round
 
@@ -288,7 +289,7 @@ def test_a_dealer_whose_shares_do_not_fit_its_seed_voids_the_round():
         run_round(vectors, tamper=spoil("seed-commitment", flip))
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.data())
 def test_any_message_is_answered_or_refused_without_a_trace(data):
     until = data.draw(st.sampled_from(Exchange))

@@ -3,6 +3,7 @@
 import tempfile
 
 import numpy as np
+import pytest
 from flwr.app import Context, Message, RecordDict
 from flwr.client import NumPyClient
 from flwr.client.mod import secaggplus_mod
@@ -99,6 +100,7 @@ def either_app() -> ClientApp:
     return app
 
 
+@pytest.mark.engine
 def test_both_protocols_equal_the_plain_sum_within_quantisation():
     server = ServerApp()
     results = {}

@@ -16,13 +16,14 @@ from fedau_flwr.secure import (
     Topology,
     VoidRoundError,
 )
+from tests.fuzzing import examples
 
 from .protocol import ROUND, plain_sum, ring_vectors, run_round
 
 EXCHANGES = list(Exchange)
 
 
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(st.data())
 def test_sum_equals_the_plain_sum_within_quantisation(data):
     cohort = data.draw(st.integers(2, 60), label="cohort")

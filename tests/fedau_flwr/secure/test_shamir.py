@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from fedau_flwr.secure.shamir import combine, split
+from tests.fuzzing import examples
 
 
 def test_any_threshold_of_the_shares_recover_and_fewer_do_not():
@@ -21,7 +22,7 @@ def test_any_threshold_of_the_shares_recover_and_fewer_do_not():
         assert combine(subset, 2) != secret
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.data())
 def test_recovery_from_any_subset(data):
     holders = data.draw(st.integers(2, 20))

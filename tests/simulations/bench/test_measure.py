@@ -2,20 +2,22 @@
 
 import json
 import re
+import tomllib
+from pathlib import Path
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from fedau_flwr.testing.in_process_grid import InProcessGrid
-from simulations.bench import measure
+from simulations.bench import measure, pausing_app
 from simulations.bench.flower_alone import flower_alone
 from simulations.bench.flower_runs import ALONE
 from simulations.cli import app as cli
 from simulations.client_app import app as client_app
 from simulations.config import RunConfig
 from simulations.nodes.resident import initial_parameters
-from simulations.server_app import run_experiment
+from simulations.runs.directory import RunDirectory
 
 KEYS = [
     "hosts",
@@ -44,15 +46,20 @@ class InProcessLink:
     def __exit__(self, *error):
         pass
 
-    def run(self, config, nodes, *, app=None, keys=None):
-        if app is None:
-            run = run_experiment(InProcessGrid(client_app, nodes, config.to_dict()), config)
-            return {**run.outcome(), "interrupted": False}
-        assert (app, keys, nodes) == (ALONE, ("run-dir",), config.clients)
-        values = {"run-dir": config.run_dir}
-        grid = InProcessGrid(flower_alone.client, nodes, values)
-        flower_alone.main(grid, next(iter(grid.contexts.values())))
-        return {"status": "finished", "interrupted": False}
+    def run_app(self, app, config, nodes):
+        if app == ALONE:
+            client, server = flower_alone.client, flower_alone.main
+        else:
+            assert tomllib.loads((app / "pyproject.toml").read_text())["tool"]["flwr"]["app"][
+                "components"
+            ] == {
+                "serverapp": "simulations.bench.pausing_app:server",
+                "clientapp": "simulations.client_app:app",
+            }
+            client, server = client_app, pausing_app.main
+        grid = InProcessGrid(client, nodes, config)
+        server(grid, next(iter(grid.contexts.values())))
+        return {**RunDirectory(Path(config["run-dir"])).outcome(), "interrupted": False}
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +69,7 @@ def report(tmp_path_factory):
     app = typer.Typer()
     cli.register(app)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measure, "SuperLink", InProcessLink)
+        patch.setattr(measure, "Simulator", InProcessLink)
         patch.chdir(directory)
         environment = {"COLUMNS": "160", "TERM": "dumb"}
         result = CliRunner().invoke(app, ["bench", "--quick"], env=environment)

@@ -51,7 +51,7 @@ class InProcessLink:
 def fedau(monkeypatch, tmp_path):
     """Return a function that runs the command line in an empty directory."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(launch, "SuperLink", InProcessLink)
+    monkeypatch.setattr(launch, "Simulator", InProcessLink)
     app = typer.Typer()
     cli.register(app)
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from simulations.cli import app as cli
 from simulations.cli import deploy as command
 from simulations.config import RunConfig
-from simulations.launch.superlink import CLONE
+from simulations.launch.simulator import CLONE
 from simulations.runs.directory import RunDirectory
 
 
@@ -19,8 +19,8 @@ def deployed(monkeypatch):
     """Return what the federations would have been started with."""
     calls = []
 
-    def deploy_local(app, **options):
-        calls.append({"app": app, **options})
+    def deploy_local(app, directory, **options):
+        calls.append({"app": app, "directory": directory, **options})
         return 0
 
     monkeypatch.setattr(command, "deploy_local", deploy_local)

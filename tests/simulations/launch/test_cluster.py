@@ -1,45 +1,30 @@
 """A run on a Ray cluster that is there already: two Ray nodes of one core each."""
 
-import os
-import subprocess
-import sys
 import tempfile
-import time
-from pathlib import Path
 
 import pytest
 
-from simulations.launch.process_tree import ProcessTree
-from simulations.launch.superlink import SuperLink, free_port
+from simulations.launch.process import Process, flower_environment, stop_together
+from simulations.launch.simulator import Simulator
+from simulations.launch.superlink import free_port
 from simulations.runs.directory import RunDirectory
+from tests.processes import command_line
 from tests.simulations.experiments import assert_same, model_of, run, tiny
 
 
 def start_ray(log, *arguments):
-    """Start a Ray node that lives as long as its process, and wait until it is up."""
-    command = [str(Path(sys.executable).parent / "ray"), "start", "--block", "--num-cpus=1"]
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [*command, "--object-store-memory=100000000", *arguments],
-            env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0"},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
-    deadline = time.monotonic() + 120
-    while "Ray runtime started" not in log.read_text():
-        if process.poll() is not None or time.monotonic() > deadline:
-            ProcessTree(process).end()
-            raise RuntimeError(log.read_text())
-        time.sleep(0.1)
-    return ProcessTree(process)
+    """Start a Ray node that lives as long as its process."""
+    command = ["ray", "start", "--block", "--num-cpus=1", "--object-store-memory=100000000"]
+    ray = Process(
+        "ray", [*command, *arguments], log=log, environment=flower_environment(log.parent)
+    )
+    ray.start()
+    return ray
 
 
 def trains(ray):
     """Return whether a Ray node has a worker of Flower's engine."""
-    ray.observe()
-    commands = [Path(f"/proc/{pid}/cmdline") for pid in ray.alive()]
-    return any(b"ClientAppActor" in path.read_bytes() for path in commands if path.exists())
+    return any("ClientAppActor" in command_line(process) for process in ray.descendants())
 
 
 @pytest.fixture
@@ -48,7 +33,7 @@ def cluster(tmp_path):
 
     Addresses of the loopback interface that are not the usual one, which Ray would replace.
     """
-    port = free_port(0)
+    port = free_port()
     nodes = []
     # Below /tmp, since the paths of Ray's sockets have to be short.
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as directory:
@@ -56,14 +41,16 @@ def cluster(tmp_path):
             where = ("--head", f"--port={port}", f"--temp-dir={directory}")
             options = ("--node-ip-address=127.0.0.2", "--include-dashboard=false")
             nodes.append(start_ray(tmp_path / "head.txt", *where, *options))
+            nodes[0].wait_for("Ray runtime started", timeout=120.0)
             join = (f"--address=127.0.0.2:{port}", "--node-ip-address=127.0.0.3")
             nodes.append(start_ray(tmp_path / "second.txt", *join))
+            nodes[1].wait_for("Ray runtime started", timeout=120.0)
             yield f"127.0.0.2:{port}", nodes
         finally:
-            for node in nodes[::-1]:
-                node.end()
+            stop_together(nodes)
 
 
+@pytest.mark.engine
 def test_both_machines_of_a_cluster_train(cluster, tmp_path):
     address, rays = cluster
     settings = {"num_server_rounds": 6, "evaluate_every": 3}
@@ -72,8 +59,8 @@ def test_both_machines_of_a_cluster_train(cluster, tmp_path):
     def follow(directory):
         trained.update(number for number, ray in enumerate(rays) if trains(ray))
 
-    with SuperLink(environment={"RAY_ADDRESS": address}) as link:
-        link.run(tiny(tmp_path, "cluster", **settings), 2, follow)
+    with Simulator(environment={"RAY_ADDRESS": address}) as simulator:
+        simulator.run(tiny(tmp_path, "cluster", **settings), 2, follow)
     assert trained == {0, 1}
     expected = run(tiny(tmp_path, "alone", **settings), nodes=2)
     assert_same(model_of(expected), model_of(RunDirectory(tmp_path / "cluster")))

@@ -11,8 +11,9 @@ import pytest
 from simulations.config import ConfigError
 from simulations.launch import local
 from simulations.launch.federation import Federation
-from simulations.launch.local import SIGNALS, deploy_local
+from simulations.launch.local import deploy_local
 from simulations.launch.process import Process
+from simulations.launch.signals import SIGNALS
 
 
 @pytest.fixture
@@ -36,10 +37,10 @@ def stopped(monkeypatch):
         signal.signal(number, handler)
 
 
-def deploy(tmp_path, monkeypatch, story, **options):
-    monkeypatch.setattr(local, "_run", story)
+def deploy(tmp_path, monkeypatch, scenario, **options):
+    monkeypatch.setattr(local, "_run", scenario)
     output = io.StringIO()
-    status = deploy_local(tmp_path, nodes=1, directory=tmp_path, output=output, **options)
+    status = deploy_local(tmp_path, tmp_path, nodes=1, output=output, **options)
     return status, output.getvalue()
 
 
@@ -61,22 +62,22 @@ def test_what_was_ignored_stays_ignored(tmp_path, monkeypatch, stopped):
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
 
-        def story(*_):
+        def scenario(*_):
             os.kill(os.getpid(), signal.SIGHUP)
             return 0
 
-        assert deploy(tmp_path, monkeypatch, story) == (0, "")
+        assert deploy(tmp_path, monkeypatch, scenario) == (0, "")
     finally:
         signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, TimeoutError])
 def test_failures_are_a_sentence(tmp_path, monkeypatch, stopped, kind):
-    def story(*_):
+    def scenario(*_):
         raise kind("the run is still running after 60 s.")
 
     expected = "The federation failed: the run is still running after 60 s.\n"
-    assert deploy(tmp_path, monkeypatch, story) == (1, expected)
+    assert deploy(tmp_path, monkeypatch, scenario) == (1, expected)
     assert len(stopped) == 1
 
 
@@ -93,11 +94,11 @@ def test_home_of_the_data_is_the_users(tmp_path, monkeypatch, stopped):
     monkeypatch.setenv("HOME", str(tmp_path))
     seen = []
 
-    def story(federation, *_):
+    def scenario(federation, *_):
         seen.append(federation.nodes[0].config["data-dir"])
         return 0
 
-    deploy(tmp_path, monkeypatch, story, data_dir=Path("~/mine"))
+    deploy(tmp_path, monkeypatch, scenario, data_dir=Path("~/mine"))
     assert seen == [str(tmp_path / "mine")]
 
 

@@ -1,92 +1,78 @@
-"""The whole way: SuperLink, `flwr run`, Ray, and nothing left of them afterwards."""
+"""How a SuperLink is started and told about runs; test_simulator and tests/deployment use it."""
 
 import socket
-import subprocess
-import tempfile
-import uuid
-from pathlib import Path
+import tomllib
 
 import pytest
 
 from simulations.config import ConfigError
-from simulations.launch.process_tree import ProcessTree
-from simulations.launch.superlink import SuperLink
-from simulations.runs.directory import RunDirectory
+from simulations.launch.superlink import SuperLink, config_argument, free_port
 from simulations.runs.failures import RunFailure
-from tests.simulations.experiments import assert_same, model_of, run, tiny
 
 
-def marked_processes(mark):
-    listing = subprocess.run(
-        ["ps", "axeww", "-o", "pid=,args="], check=True, capture_output=True, text=True
-    )
-    lines = [line for line in listing.stdout.splitlines() if mark in line]
-    return [line for line in lines if line.split()[1] != "ps"]
-
-
-def test_runs_on_ray_equal_runs_in_process_and_leave_nothing_behind(tmp_path, monkeypatch):
-    mark = f"mark-{uuid.uuid4().hex}"
-    monkeypatch.setenv("FEDAU_TEST_MARK", mark)
-    before = set(Path(tempfile.gettempdir()).glob("fedau-*"))
-    hosts = {"num_server_rounds": 6, "evaluate_every": 3, "method": "mifa"}
-    alone = {"num_server_rounds": 6, "evaluate_every": 3, "clients_per_node": 1}
-    seen = []
-    with SuperLink(workers=2) as link:
-        assert marked_processes(mark)
-        outcome = link.run(tiny(tmp_path, "hosts", **hosts), 2, seen.append)
-        assert outcome == {
-            "status": "finished",
-            "round": 6,
-            "sentence": "The run finished its 6 rounds.",
-            "interrupted": False,
-        }
-        link.run(tiny(tmp_path, "alone", **alone), 14)
-    assert seen
-    assert marked_processes(mark) == []
-    assert set(Path(tempfile.gettempdir()).glob("fedau-*")) == before
-    for name, settings, nodes in (("hosts", hosts, 2), ("alone", alone, 14)):
-        expected = run(tiny(tmp_path, f"{name}-in-process", **settings), nodes=nodes)
-        actual = RunDirectory(tmp_path / name)
-        assert_same(model_of(expected), model_of(actual))
-        assert [entry["test_accuracy"] for entry in actual.metrics()] == [
-            entry["test_accuracy"] for entry in expected.metrics()
-        ]
-
-
-def test_a_port_that_is_taken_is_said():
+def test_a_port_that_is_taken_is_said(tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(ConfigError, match=f"port is {port}, but must be free"):
-            SuperLink(port=port)
+            SuperLink(tmp_path, port=port)
     with pytest.raises(ConfigError, match="port is 70000, but must be in 0 to 65535"):
-        SuperLink(port=70_000)
+        SuperLink(tmp_path, port=70_000)
+    assert 0 < free_port() < 65536
 
 
-def test_a_superlink_that_does_not_come_up_is_said(monkeypatch):
-    monkeypatch.setattr("simulations.launch.superlink.program", lambda name: "false")
-    with pytest.raises(RunFailure, match="did not come up on port"), SuperLink():
-        pass
+def test_a_superlink_that_does_not_come_up_is_said(tmp_path):
+    link = SuperLink(tmp_path)
+    link.command = ["sh", "-c", "echo ValueError: no; exit 1"]
+    with pytest.raises(RunFailure, match=rf"come up on port {link.port}: ValueError: no$"):
+        link.start()
 
 
-def test_ending_a_tree_reaches_other_sessions():
-    script = (
-        "import subprocess, sys, time\n"
-        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'],"
-        " start_new_session=True)\n"
-        "print('ready', flush=True)\n"
-        "time.sleep(600)\n"
-    )
-    root = subprocess.Popen(["python3", "-c", script], stdout=subprocess.PIPE)
-    assert root.stdout is not None
-    root.stdout.readline()
-    tree = ProcessTree(root)
-    tree.observe()
-    assert len(tree.alive()) == 1
-    root.kill()
-    root.wait()
-    assert len(tree.alive()) == 1
-    tree.end()
-    root.stdout.close()
-    assert tree.alive() == []
+def test_the_engine_is_tuned_unless_the_user_does(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAY_enable_metrics_collection", "1")
+    monkeypatch.delenv("RAY_prestart_worker_first_driver", raising=False)
+    environment = SuperLink(tmp_path, simulation=True).environment
+    assert environment["RAY_enable_metrics_collection"] == "1"
+    assert environment["RAY_prestart_worker_first_driver"] == "0"
+    assert "RAY_prestart_worker_first_driver" not in SuperLink(tmp_path).environment
+
+
+def test_modes_are_flags(tmp_path):
+    def flags(link):
+        return {word for word in link.command if word.startswith("--")}
+
+    simulation = SuperLink(tmp_path, simulation=True)
+    assert {"--simulation", "--insecure"} <= flags(simulation)
+    assert "--database" not in flags(simulation)
+    assert simulation.environment["RAY_TMPDIR"] == str(tmp_path)
+    deployment = SuperLink(tmp_path)
+    assert {"--database", "--insecure"} <= flags(deployment)
+    assert "--simulation" not in flags(deployment)
+    secure = SuperLink(tmp_path, secrets=tmp_path)
+    assert {"--enable-supernode-auth", "--ssl-keyfile"} <= flags(secure)
+    assert "--insecure" not in flags(secure)
+
+
+def test_a_run_gets_any_settings(tmp_path):
+    """Quotes and line breaks too, which an option on the command line could not hold."""
+    link = SuperLink(tmp_path)
+    link.home.mkdir()
+    link.environment["PATH"] = str(tmp_path)
+    (tmp_path / "flwr").write_text('#!/bin/sh\necho "$@"\n')
+    (tmp_path / "flwr").chmod(0o755)
+    config = {"text": 'a "b"\nc', "number": 1e-5, "flag": False}
+    run = link.run_app(tmp_path, config, log=tmp_path / "log", engine={"num-supernodes": 3})
+    assert run.wait(timeout=30.0) == 0
+    words = run.output().split()
+    assert words[-2:] == ["--federation-config", "num-supernodes=3"]
+    assert tomllib.loads(link.home.joinpath("run-1.toml").read_text()) == config
+    assert str(link.home / "run-1.toml") in words
+
+
+def test_settings_on_a_command_line():
+    values = {"a": "x\\y", "b": 1, "c": 0.5, "d": True}
+    assert config_argument(values) == 'a="x\\\\y" b=1 c=0.5 d=true'
+    for text in ('a"b', "a\nb"):
+        with pytest.raises(ConfigError, match="must be without double quotes and line breaks"):
+            config_argument({"key": text})

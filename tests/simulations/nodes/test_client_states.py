@@ -15,6 +15,7 @@ from fedau_flwr.client.store import Store, Version
 from fedau_flwr.server.ledger import Ledger
 from fedau_flwr.weight_state import WeightState
 from simulations.nodes.client_states import ClientStates, flush
+from tests.fuzzing import examples
 
 CLIENTS = 3
 SHAPES = {"a": (2, 2), "b": (3,)}
@@ -94,7 +95,9 @@ class SameContributions(RuleBasedStateMachine):
 
 
 TestSameContributions = SameContributions.TestCase
-TestSameContributions.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestSameContributions.settings = settings(
+    max_examples=examples(60), stateful_step_count=25, deadline=None
+)
 
 
 def test_files_take_up_space_only_where_something_is_written(tmp_path):

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from simulations.tasks.spec import DataError
 from simulations.tasks.split import dirichlet_split
+from tests.fuzzing import examples
 
 LABELS = np.random.default_rng(0).integers(0, 10, 5_000)
 
@@ -16,7 +17,7 @@ def split(labels=LABELS, **changed):
     return dirichlet_split(labels, **options)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     labels=st.lists(st.integers(0, 4), min_size=1, max_size=60),
     share=st.floats(0, 1),

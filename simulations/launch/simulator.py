@@ -1,0 +1,162 @@
+"""Runs on Flower's simulation engine, one after the other on one SuperLink.
+
+Everything that Flower and Ray write goes to a temporary directory that ends with the SuperLink.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+from simulations.config import RunConfig
+from simulations.launch.flower_run import FlowerRun
+from simulations.launch.signals import one_interruption
+from simulations.launch.superlink import SuperLink, Value, free_port
+from simulations.runs.directory import RunDirectory
+from simulations.runs.failures import RunFailure
+
+CLONE = Path(__file__).resolve().parents[2]
+FOLLOW_SECONDS = 0.5
+OBSERVE_SECONDS = 2.0
+_LONGEST_TEMP = 40
+"""Ray puts sockets below its directory, and the path of a socket has 107 characters at most."""
+
+Follow = Callable[[RunDirectory], None]
+
+
+class Simulator:
+    """A SuperLink for simulations, as a context manager.
+
+    Parameters
+    ----------
+    port : int (default: 0)
+        Port on the loopback interface; 0 is any free one.
+    gpus : float (default: 0.0)
+        GPUs per worker, which may be a fraction.
+    workers : int (default: 0)
+        Worker processes of one core each; 0 is as many as there are cores.
+    environment : Mapping[str, str] | None
+        Variables that the SuperLink and its runs see beside those of this process.
+    """
+
+    def __init__(
+        self,
+        *,
+        port: int = 0,
+        gpus: float = 0.0,
+        workers: int = 0,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._port = free_port(port)
+        self._environment = environment
+        self._engine: dict[str, Value] = {
+            "client-resources-num-cpus": 1,
+            "client-resources-num-gpus": gpus,
+        }
+        if workers:
+            self._engine["init-args-num-cpus"] = workers
+        self._observed = 0.0
+
+    def __enter__(self) -> Self:
+        temp = tempfile.gettempdir()
+        self._directory = Path(
+            tempfile.mkdtemp(prefix="fedau-", dir="/tmp" if len(temp) > _LONGEST_TEMP else temp)  # noqa: S108
+        )
+        self.link = SuperLink(
+            self._directory, simulation=True, port=self._port, environment=self._environment
+        )
+        try:
+            self.link.start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        # Whoever presses Ctrl-C once more must not leave half of it running.
+        with one_interruption() as ignore:
+            ignore()
+            self.link.stop()
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+    def run(self, config: RunConfig, nodes: int, follow: Follow | None = None) -> dict[str, Any]:
+        """Run an experiment with this clone's app; see `run_app`."""
+        return self.run_app(CLONE, config.to_dict(), nodes, follow)
+
+    def run_app(
+        self, app: Path, config: Mapping[str, Value], nodes: int, follow: Follow | None = None
+    ) -> dict[str, Any]:
+        """Run an app that writes a run directory, and return its outcome.
+
+        Ctrl-C asks the run to stop after its round; a second one ends it at once. The outcome says
+        under ``interrupted`` whether that was asked, since it may have come too late.
+
+        Parameters
+        ----------
+        app : Path
+            The app's directory.
+        config : Mapping[str, Value]
+            Its settings, of which ``run-dir`` is the run directory.
+        nodes : int
+            Number of SuperNodes.
+        follow : Follow | None
+            Called all the while.
+        """
+        run = RunDirectory(Path(str(config["run-dir"])))
+        run.path.mkdir(parents=True, exist_ok=True)
+        run.stop_file.unlink(missing_ok=True)
+        before = _changed(run.outcome_file)
+        engine = {"num-supernodes": nodes, **self._engine}
+        submission = self.link.run_app(app, config, log=run.path / "flower.txt", engine=engine)
+        try:
+            interrupted = self._follow(submission, run, follow)
+        except BaseException:
+            last = (run.progress() or {}).get("round", 0)
+            sentence = f"The run was broken off; go on with `fedau resume {run.path}`."
+            run.finish("failed", last, sentence)
+            raise
+        finally:
+            submission.stop()
+        outcome = run.outcome()
+        if _changed(run.outcome_file) == before or outcome["status"] == "running":
+            raise RunFailure(
+                f"The run ended without a result; {submission.log} says why: {submission.reason()}"
+            )
+        if outcome["status"] == "failed":
+            raise RunFailure(outcome["sentence"])
+        return {**outcome, "interrupted": interrupted}
+
+    def _follow(self, submission: FlowerRun, run: RunDirectory, follow: Follow | None) -> bool:
+        """Wait for the end of a run; returns whether it was asked to stop."""
+        asked = False
+        while True:
+            try:
+                while submission.alive:
+                    self._check()
+                    if follow is not None:
+                        follow(run)
+                    with suppress(TimeoutError):
+                        submission.wait(timeout=FOLLOW_SECONDS)
+                return asked
+            except KeyboardInterrupt:
+                if asked:
+                    raise
+                asked = True
+                run.stop_file.touch()
+
+    def _check(self) -> None:
+        """Note which processes there are, to end them all later; the SuperLink must be one."""
+        if not self.link.alive:
+            raise RunFailure(f"The SuperLink ended: {self.link.reason()}")
+        if time.monotonic() - self._observed > OBSERVE_SECONDS:
+            self.link.observe()
+            self._observed = time.monotonic()
+
+
+def _changed(path: Path) -> int:
+    return path.stat().st_mtime_ns if path.exists() else 0
