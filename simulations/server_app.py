@@ -1,7 +1,7 @@
 """The ServerApp: puts the parts of a run together and lets the round loop run them.
 
 On Flower's simulation engine it runs an experiment with simulated participation, on a deployment
-it trains with the nodes that are really there (`simulations.real`).
+it trains with the nodes that are really there (`simulations.runs.federation`).
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ from flwr.superlink.grid import HttpGrid
 
 from fedau_flwr.availability import AvailabilityGrid, HostGrid
 from simulations.config import ConfigError, RunConfig
-from simulations.methods.strategy import build_strategy
 from simulations.nodes.resident import initial_parameters
-from simulations.patterns.builders import REAL
 from simulations.runs.directory import RunDirectory
 from simulations.runs.event_grid import prompt
 from simulations.runs.experiment import Experiment, open_experiment
 from simulations.runs.federation import run_federation
 from simulations.runs.log import run_log
 from simulations.runs.loop import RoundLoop
+from simulations.runs.strategy import build_strategy
 
 log = logging.getLogger("flwr.simulations")
 
@@ -38,7 +37,7 @@ app = ServerApp()
 def main(grid: Grid, context: Context) -> None:
     """Run the experiment that the run config describes, or train on a real federation."""
     config = RunConfig.parse(context.run_config)
-    if isinstance(grid, HttpGrid) or config.pattern == REAL:
+    if isinstance(grid, HttpGrid) or not config.participation.simulated:
         run_federation(grid, config)
     else:
         run_experiment(grid, config)
@@ -59,7 +58,7 @@ def run_experiment(grid: Grid, config: RunConfig) -> RunDirectory:
             run.finish("failed", 0, str(error))
             raise
         log.info("The results go to %s.", run.path)
-        model = initial_parameters(experiment.spec, seed=config.seed)
+        model = initial_parameters(experiment.task, seed=config.seed)
         RoundLoop(experiment, present, strategy, model, run).run()
     return run
 

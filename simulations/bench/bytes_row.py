@@ -46,7 +46,7 @@ def _reply_bytes(config: RunConfig, directory: Path) -> int:
     grid: Any = SimpleNamespace(get_node_ids=lambda: [_NODE], client_numbers={_NODE: 0})
     strategy = build_strategy(config, grid)
     settings = ConfigRecord({LR: config.local_lr, STATES: str(directory / "states")})
-    model = encode(initial_parameters(config.spec, seed=config.seed))
+    model = encode(initial_parameters(config.task, seed=config.seed))
     (message,) = strategy.configure_train(1, model, settings, cast(Grid, grid))
     context = Context(
         run_id=1,

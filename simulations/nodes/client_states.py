@@ -2,10 +2,11 @@
 
 A host serves other clients in every round, so states live where all workers reach them: in the
 run's directory, which several machines have to share. A client has a record of fixed size with two
-slots, and under MIFA and FedVARP a place for two vectors per slot in a second, sparse file. Two
-slots are enough: a simulation only ever resumes from its last checkpoint, so of the versions that a
-`Participant` keeps, the first (the newest one before the checkpoint) and the last are all that can
-be asked for again.
+slots. What a method lets clients remember or send is named arrays: each name has a sparse file of
+blocks of equal size, one per slot, and beside it the names, types and shapes of the arrays in a
+block. Two slots are enough: a simulation only ever resumes from its last checkpoint, so of the
+versions that a `Participant` keeps, the first (the newest one before the checkpoint) and the last
+are all that can be asked for again.
 
 Reading and writing are a system call each, since on one machine the files stay in memory. They are
 opened and closed every time, which is when a network file system looks for what other machines
@@ -17,17 +18,19 @@ workers ever serve the same client at a time, so there are no locks.
 
 from __future__ import annotations
 
-import math
+import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedau_flwr.client.store import Arrays, Store, Version
 from fedau_flwr.weight_state import WeightState
+from simulations.runs.directory import write_atomically
 
 SLOTS = 2
 _SLOT = np.dtype(
@@ -37,33 +40,66 @@ _SLOT = np.dtype(
         ("intervals", np.int64),
         ("elapsed", np.int64),
         ("weight", np.float64),
-        ("vectors", np.int64),
+        ("blocks", np.int64),
     ]
 )
 RECORD_BYTES = SLOTS * _SLOT.itemsize
 VECTORS_PER_CLIENT = 2 * SLOTS
-_NO_VECTORS, _SENT_ONLY, _BOTH = 0, 1, 2
-_MEMORY, _SENT = 0, 1
-
-Layout = Mapping[str, tuple[int, ...]]
 
 
-class ClientStates:
-    """The states of clients in `directory`.
+class Blocks:
+    """The blocks of one name: a stamp with round and attempt, and arrays of fixed shapes.
 
     Parameters
     ----------
-    directory : Path
-        Made if it is not there.
-    layout : Layout
-        Names and shapes of the model's arrays, all float32.
+    path : Path
+        The file of the blocks.
+    arrays : numpy dtype
+        Names, types and shapes of the arrays in a block.
     """
 
-    def __init__(self, directory: Path, layout: Layout) -> None:
+    def __init__(self, path: Path, arrays: np.dtype[Any]) -> None:
+        self._path = path
+        self._dtype = np.dtype([("stamp", np.int64, 2), ("arrays", arrays)])
+
+    @classmethod
+    def like(cls, path: Path, arrays: Arrays) -> Blocks:
+        """Make the file for such arrays; workers that do it at the same time write the same."""
+        layout = [(name, value.dtype.str, value.shape) for name, value in arrays.items()]
+        text = json.dumps(layout).encode()
+        write_atomically(path.with_suffix(".json"), lambda file: file.write(text))
+        return cls(path, np.dtype(layout))
+
+    @classmethod
+    def of(cls, layout: Path) -> Blocks:
+        """Open the file whose layout is in `layout`."""
+        entries = json.loads(layout.read_text())
+        shapes = [(name, kind, tuple(shape)) for name, kind, shape in entries]
+        return cls(layout.with_suffix(".bin"), np.dtype(shapes))
+
+    def read(self, place: int, stamp: tuple[int, int]) -> Arrays | None:
+        """Return the arrays at a place, None if they do not belong to this round and attempt."""
+        block = _read(self._path, place, self._dtype, 1)[0]
+        if tuple(block["stamp"]) != stamp:
+            return None
+        return {name: block["arrays"][name] for name in self._dtype["arrays"].names or ()}
+
+    def write(self, place: int, stamp: tuple[int, int], arrays: Arrays) -> None:
+        """Replace the arrays at a place."""
+        block = np.zeros(1, self._dtype)
+        block["stamp"] = stamp
+        for name in self._dtype["arrays"].names or ():
+            block["arrays"][name][0] = arrays[name]
+        _write(self._path, place, block)
+
+
+class ClientStates:
+    """The states of clients in `directory`, which is made if it is not there."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
         self._records = directory / "states.bin"
-        self._vectors = directory / "vectors.bin"
-        self._layout = dict(layout)
-        self._parameters = sum(math.prod(shape) for shape in layout.values())
+        self._blocks: dict[str, Blocks] = {}
         directory.mkdir(parents=True, exist_ok=True)
 
     def client(self, number: int) -> Store:
@@ -78,21 +114,29 @@ class ClientStates:
         """Write the slots of a client."""
         _write(self._records, number, record)
 
-    def vector(self, number: int, slot: int, kind: int) -> Arrays:
-        """Return the memory or the sent vector of a slot as the arrays of the model."""
-        place = (number * SLOTS + slot) * 2 + kind
-        vector = _read(self._vectors, place, np.dtype(np.float32), self._parameters)
-        arrays, start = {}, 0
-        for name, shape in self._layout.items():
-            stop = start + math.prod(shape)
-            arrays[name] = vector[start:stop].reshape(shape)
-            start = stop
-        return arrays
+    def arrays(self, place: int, stamp: tuple[int, int], count: int) -> dict[str, Arrays]:
+        """Return the `count` groups of arrays of a slot by name."""
+        found = self._read_all(place, stamp)
+        if len(found) < count:
+            # Another worker has made a file since.
+            for path in self._directory.glob("arrays-*.json"):
+                self._blocks[unquote(path.stem.removeprefix("arrays-"))] = Blocks.of(path)
+            found = self._read_all(place, stamp)
+        if len(found) < count:
+            raise OSError(f"{self._directory} has lost {count - len(found)} of a client's arrays.")
+        return found
 
-    def put_vector(self, number: int, slot: int, kind: int, arrays: Arrays) -> None:
-        """Write the memory or the sent vector of a slot."""
-        vector = np.concatenate([arrays[name].reshape(-1) for name in self._layout])
-        _write(self._vectors, (number * SLOTS + slot) * 2 + kind, vector.astype(np.float32))
+    def _read_all(self, place: int, stamp: tuple[int, int]) -> dict[str, Arrays]:
+        found = {name: blocks.read(place, stamp) for name, blocks in self._blocks.items()}
+        return {name: arrays for name, arrays in found.items() if arrays is not None}
+
+    def put_arrays(self, place: int, stamp: tuple[int, int], groups: Mapping[str, Arrays]) -> None:
+        """Write the groups of arrays of a slot."""
+        for name, arrays in groups.items():
+            if name not in self._blocks:
+                path = self._directory / f"arrays-{quote(name, safe='')}.bin"
+                self._blocks[name] = Blocks.like(path, arrays)
+            self._blocks[name].write(place, stamp, arrays)
 
 
 class _ClientStore(Store):
@@ -112,17 +156,18 @@ class _ClientStore(Store):
         return [self._version(slot, record[slot]) for slot in slots]
 
     def _version(self, slot: int, entry: Any) -> Version:
-        number = int(entry["round"])
-        memory = sent = None
-        if entry["vectors"] != _NO_VECTORS:
-            sent = self._states.vector(self._number, slot, _SENT)
-            both = entry["vectors"] == _BOTH
-            memory = self._states.vector(self._number, slot, _MEMORY) if both else {}
+        number, attempt, blocks = (int(entry[key]) for key in ("round", "attempt", "blocks"))
         state = WeightState(
             number - 1, int(entry["intervals"]), int(entry["elapsed"]), float(entry["weight"])
         )
+        groups: dict[str, Arrays] = {}
+        if blocks:
+            groups = self._states.arrays(self._place(slot), (number, attempt), blocks)
         # In a simulation clients are counted by number, whoever hosts them.
-        return Version(number, int(entry["attempt"]), self._number, state, memory, sent)
+        return Version(number, attempt, self._number, state, *_fields(groups))
+
+    def _place(self, slot: int) -> int:
+        return self._number * SLOTS + slot
 
     def save(self, training: str, versions: Sequence[Version]) -> None:
         """Keep the first and the last version; one that is there already is not touched."""
@@ -146,16 +191,14 @@ class _ClientStore(Store):
 
     def _write(self, record: NDArray[Any], slot: int, version: Version) -> None:
         entry = record[slot]
-        kind = _NO_VECTORS
-        if version.sent is not None:
-            # The round makes a slot valid, so it goes before its vectors change.
+        groups = _groups(version)
+        if groups:
+            # The round makes a slot valid, so it goes before its arrays change.
             entry["round"] = 0
             self._states.put_record(self._number, record)
-            self._states.put_vector(self._number, slot, _SENT, version.sent)
-            if version.memory:
-                self._states.put_vector(self._number, slot, _MEMORY, version.memory)
-            kind = _BOTH if version.memory else _SENT_ONLY
-        entry["vectors"] = kind
+            stamp = (version.round, version.attempt)
+            self._states.put_arrays(self._place(slot), stamp, groups)
+        entry["blocks"] = len(groups)
         for name in ("intervals", "elapsed", "weight"):
             entry[name] = getattr(version.state, name)
         entry["attempt"] = version.attempt
@@ -163,11 +206,26 @@ class _ClientStore(Store):
         self._states.put_record(self._number, record)
 
 
+def _groups(version: Version) -> dict[str, Arrays]:
+    """Return the arrays of a version by name, without empty ones."""
+    return {name: arrays for name, arrays in version.arrays().items() if arrays}
+
+
+def _fields(groups: Mapping[str, Arrays]) -> tuple[Arrays | None, Arrays | None]:
+    """Return the memory and the sent arrays of a version from what `_groups` returned."""
+    return (groups.get("memory", {}), groups["sent"]) if groups else (None, None)
+
+
 def flush(directory: Path) -> None:
-    """Make durable what the workers have written into `directory`."""
-    for path in directory.glob("*.bin"):
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
+    """Make durable what the workers have written into `directory`, new files included."""
+    if not directory.is_dir():
+        return
+    for path in (directory, *directory.glob("*.bin"), *directory.glob("*.json")):
+        file = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)
 
 
 def _read(path: Path, place: int, dtype: np.dtype[Any], count: int) -> NDArray[Any]:

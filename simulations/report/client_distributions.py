@@ -37,7 +37,7 @@ def client_distributions(panel: Panel) -> Figure | None:
         return None
     figure, axes = new_figure(12, height_for(len(lines)), columns=3, sharey=True)
     figure.suptitle(panel.title)
-    styles = line_styles(lines)
+    styles = line_styles(lines, panel.looks)
     for axis, (key, name, scale) in zip(axes, _MEASURES, strict=True):
         for label, clients in lines.items():
             values = scale * np.concatenate([some[key] for some in clients])

@@ -56,7 +56,7 @@ class EventFiles:
         if self._writer is None:
             self._open()
         for entry in metrics[len(self._written) :]:
-            self._write(entry, run.config().spec.classes)
+            self._write(entry, run.config().task.classes)
         self._writer.flush()
         self._written = rounds
 
@@ -76,7 +76,7 @@ class EventFiles:
     def _write(self, entry: dict[str, Any], classes: tuple[str, ...]) -> None:
         values = {tag: entry.get(key) for key, tag in _TAGS.items()}
         if len(classes) <= SHOWN_CLASSES:
-            by_class = zip(classes, entry["test_class_accuracy"], strict=True)
+            by_class = zip(classes, entry.get("test_class_accuracy", ()), strict=True)
             values |= {f"test accuracy by class/{name}": value for name, value in by_class}
         for tag, value in values.items():
             if value is not None:

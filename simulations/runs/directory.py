@@ -79,7 +79,7 @@ class RunDirectory:
             run = cls(Path(config.run_dir).expanduser())
         else:
             name = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
-            run = cls(RUNS.expanduser() / f"{name}-{config.method}-{os.getpid()}")
+            run = cls(RUNS.expanduser() / f"{name}-{config.algorithm.name}-{os.getpid()}")
         if config.resume:
             config.same_training(run.config())
             if not run.checkpoint_file.is_file():

@@ -24,18 +24,16 @@ from fedau_flwr.server.deadlines import PunctualGrid
 from fedau_flwr.server.report import RoundReport
 from fedau_flwr.wire.records import decode_all, encode
 from simulations.config import LEAST_SECURE, ConfigError, RunConfig
-from simulations.methods.strategy import build_strategy
 from simulations.nodes.deployed_data import server_test_set
 from simulations.nodes.evaluator import Evaluation, Evaluator
 from simulations.nodes.resident import ResidentModel, initial_parameters
 from simulations.nodes.worker import LR
-from simulations.patterns.builders import REAL
 from simulations.runs.checkpoint import load_checkpoint, save_checkpoint
 from simulations.runs.directory import RunDirectory
 from simulations.runs.log import run_log
 from simulations.runs.prometheus import Exposition
-from simulations.tasks.arrays import Part
-from simulations.tasks.spec import DataError
+from simulations.runs.strategy import build_strategy
+from simulations.tasks import DataError, Part
 
 log = logging.getLogger("flwr.simulations")
 
@@ -48,12 +46,12 @@ WORD_SECONDS = 60.0
 
 def run_federation(grid: Grid, config: RunConfig) -> RunDirectory:
     """Train with the nodes of `grid` and return the run's directory."""
-    if config.method == "known-statistics":
+    if not config.algorithm.deployable:
         raise ConfigError(
-            "method is 'known-statistics', but must be another one on a real federation, where "
-            "nobody knows them."
+            f"method is {config.method!r}, but must be another one on a deployment, where nobody "
+            "knows what it needs."
         )
-    config = replace(config, pattern=REAL, trace="", reply_loss=0.0)
+    config = replace(config, pattern="deployment", reply_loss=0.0)
     run = RunDirectory.open(config)
     with run_log(run.log_file, every_round=True):
         log.info("The results go to %s.", run.path)
@@ -69,7 +67,7 @@ class Training:
         self._config = config
         self._run = run
         self._strategy = build_strategy(config)
-        self._arrays = encode(initial_parameters(config.spec, seed=config.seed))
+        self._arrays = encode(initial_parameters(config.task, seed=config.seed))
         self._round = 0
         self._seconds = 0.0
         self._test = _open_test_set(config)
@@ -157,7 +155,7 @@ class Training:
     def _one_round(self) -> RoundReport:
         number = self._round + 1
         began = time.monotonic()
-        lr = self._config.local_lr * self._config.spec.decay(number - 1)
+        lr = self._config.local_lr * self._config.task.decay(number - 1)
         messages = list(
             self._strategy.configure_train(number, self._arrays, ConfigRecord({LR: lr}), self._grid)
         )
@@ -208,7 +206,7 @@ class Training:
         if self._test is None:
             return None
         evaluator = Evaluator(
-            self._config.spec, model=ResidentModel(self._config.spec, device=self._config.device)
+            self._config.task, model=ResidentModel(self._config.task, device=self._config.device)
         )
         return evaluator.evaluate(decode_all(self._arrays), self._test)
 

@@ -22,7 +22,6 @@ from fedau_flwr import FedAU
 from fedau_flwr.availability import AvailabilityGrid, HostGrid
 from fedau_flwr.client.store import Arrays
 from fedau_flwr.wire.records import decode_all, encode
-from simulations.methods.strategy import TIMEOUT
 from simulations.nodes.client_states import flush
 from simulations.nodes.evaluator import client_means, client_test_accuracy
 from simulations.nodes.worker import LR, STATES
@@ -33,6 +32,7 @@ from simulations.runs.failures import RunFailure, check_replies
 from simulations.runs.measurement import Measurement, measure
 from simulations.runs.participation import ParticipationRecord
 from simulations.runs.pause import wait_if_asked
+from simulations.runs.strategy import TIMEOUT
 from simulations.runs.throughput import Pace
 from simulations.runs.times import RoundTimes
 
@@ -142,7 +142,7 @@ class RoundLoop:
         """Let the strategy and the nodes do one round of training."""
         number = self._round + 1
         self._grid.set_round(number)
-        decay = self._experiment.spec.decay(number - 1)
+        decay = self._experiment.task.decay(number - 1)
         config = ConfigRecord({LR: self._config.local_lr * decay, STATES: str(self._run.states)})
         with self._times.phase("configure"):
             messages = self._strategy.configure_train(number, self._arrays, config, self._grid)
@@ -191,7 +191,7 @@ class RoundLoop:
         with self._times.phase("evaluate"):
             return measure(
                 self._grid.everyone(),
-                self._experiment.spec,
+                self._experiment.task,
                 self._arrays,
                 timeout=TIMEOUT,
                 samples=samples,
@@ -231,7 +231,7 @@ class RoundLoop:
             self._run.clients_file,
             {
                 "loss": client_means(split, samples.losses),
-                "train_accuracy": client_means(split, samples.correct.astype(np.float64)),
+                "train_accuracy": client_means(split, samples.scores),
                 "test_accuracy": client_test_accuracy(split, measurement.test),
             },
         )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from simulations.nodes.evaluator import Evaluation, SampleResults
 from simulations.runs.failures import check_replies
-from simulations.tasks.spec import DatasetSpec
+from simulations.tasks import Task
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +22,7 @@ class Measurement:
     ``samples`` has the training samples one by one, if they were asked for.
     """
 
+    task: Task
     train: Evaluation
     test: Evaluation
     samples: SampleResults | None = None
@@ -36,14 +37,15 @@ class Measurement:
         values: dict[str, Any] = {}
         for part, result in (("train", self.train), ("test", self.test)):
             values[f"{part}_loss"] = result.loss
-            values[f"{part}_accuracy"] = result.accuracy
-            values[f"{part}_class_accuracy"] = result.class_accuracy
+            values[f"{part}_{self.task.metric}"] = result.accuracy
+            if self.task.classes:
+                values[f"{part}_class_accuracy"] = result.class_accuracy
         return values
 
 
 def measure(
     grid: Grid,
-    spec: DatasetSpec,
+    task: Task,
     arrays: ArrayRecord,
     *,
     timeout: float,
@@ -60,7 +62,7 @@ def measure(
         The number of nodes that do it, if not all.
     """
     nodes = list(grid.get_node_ids())[:shards]
-    train, test = (_cuts(spec.count(part), len(nodes)) for part in ("train", "test"))
+    train, test = (_cuts(task.count(part), len(nodes)) for part in ("train", "test"))
     messages = [
         Message(
             RecordDict(
@@ -86,6 +88,7 @@ def measure(
     shards = {reply.metadata.src_node_id: reply.content for reply in replies}
     contents = [shards[node] for node in nodes]
     return Measurement(
+        task,
         train=_total(contents, "train"),
         test=_total(contents, "test"),
         samples=_samples(contents) if samples else None,
@@ -100,7 +103,7 @@ def _total(contents: list[RecordDict], part: str) -> Evaluation:
     parts = [
         Evaluation(
             float(content[part]["loss"]),
-            np.array(content[part]["correct"]),
+            np.array(content[part]["scores"]),
             np.array(content[part]["counts"]),
         )
         for content in contents

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedau_flwr import FedAUWeighting
 from fedau_flwr.weight_state import WeightStates
 from simulations.runs.experiment import Experiment
 
@@ -16,7 +15,7 @@ TRACKED_PER_KIND = 3
 
 
 class ParticipationRecord:
-    """Counts participations; under FedAU also replays every client's weight, for the plots.
+    """Counts participations; where weights are learned, also replays every client's, for plots.
 
     The clients compute their weights themselves and tell nobody. The simulator knows who was
     counted, which is all that the weights depend on.
@@ -28,9 +27,8 @@ class ParticipationRecord:
         self.participated = np.zeros(clients, np.int64)
         self.counted = np.zeros(clients, np.int64)
         self.reported = (0, 0, 0)
-        self._weighting: FedAUWeighting | None = None
-        if experiment.config.method == "fedau":
-            self._weighting = FedAUWeighting(experiment.config.cutoff or None)
+        self._weighting = experiment.config.algorithm.learned_weighting()
+        if self._weighting is not None:
             self._states = WeightStates.repeat(self._weighting.initial(), clients)
             self.tracked = _representative(experiment.probabilities)
             self._mean: list[float] = []

@@ -7,7 +7,7 @@ import torch
 from simulations.nodes.evaluator import Evaluation, Evaluator, client_means, client_test_accuracy
 from simulations.nodes.resident import initial_parameters
 from simulations.tasks.arrays import Part
-from simulations.tasks.models import build_model
+from simulations.tasks.images.models import build_model
 from simulations.tasks.spec import CIFAR10, CINIC10
 from simulations.tasks.split import Split, dirichlet_split
 

@@ -13,7 +13,7 @@ from scipy.io import savemat
 from simulations.tasks.arrays import open_folder
 from simulations.tasks.prepare import folder_of, open_arrays, prepare, resized
 from simulations.tasks.spec import CIFAR10, CIFAR100, CINIC10, SVHN, SYNTHETIC, DataError
-from simulations.tasks.vision import datasets
+from simulations.tasks.images.vision import datasets
 from tests.simulations.shared import shared_data
 
 CIFAR10_FORMAT = {

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from simulations.tasks.spec import DatasetSpec, ModelLayout
+from simulations.tasks.base import Task
+from simulations.tasks.images import ModelLayout
 
 _FILTERS = 32
 _FLATTENED = 2048
@@ -66,8 +67,8 @@ class Classifier(nn.Module):
         return self.dense[-1](self.dropout(x))
 
 
-def build_model(spec: DatasetSpec, *, seed: int) -> Classifier:
-    """Build the network of a data set with the initial weights of a seed."""
+def build_model(task: Task, *, seed: int) -> nn.Module:
+    """Build the network of a task with the initial weights of a seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Classifier(spec.model).to(memory_format=torch.channels_last)
+        return task.model()

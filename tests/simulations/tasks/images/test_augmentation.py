@@ -3,9 +3,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from simulations.tasks.augmentation import Normalisation, adjust_brightness, adjust_hue, augment
+from simulations.tasks.images.augmentation import Normalisation, adjust_brightness, adjust_hue, augment
 from simulations.tasks.spec import CIFAR10, CIFAR100, SVHN, SYNTHETIC, Augmentation
-from simulations.tasks.vision import transforms
+from simulations.tasks.images.vision import transforms
 
 CPU = torch.device("cpu")
 

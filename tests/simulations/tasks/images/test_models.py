@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from simulations.tasks.models import SeededDropout, build_model
+from simulations.tasks.images.models import SeededDropout, build_model
 from simulations.tasks.spec import CIFAR10, CIFAR100, CINIC10, SVHN, SYNTHETIC
 
 CONVOLUTIONS = (3 * 9 + 1) * 32 + (32 * 9 + 1) * 32
