@@ -17,7 +17,7 @@ from simulations.runs.failures import RunFailure
 from simulations.server_app import run_experiment
 
 TINY = (
-    "--data-dir data --clients 14 --train-samples 300 --test-samples 60 --rounds 4 "
+    "--data-dir data --clients 14 --dataset synthetic:train=300:test=60 --rounds 4 "
     "--mean-participation 0.3"
 )
 
@@ -184,7 +184,7 @@ def test_a_failed_run_is_one_sentence_and_code_1(fedau):
     ("line", "sentence"),
     [
         ("run --method fedprox", "method is 'fedprox', but must be one of fedau, "),
-        ("run --cutoff -1", "cutoff is -1, but must be 0 or more."),
+        ("run --method fedau:-1", "cutoff of method fedau is -1, but must be 0 or more."),
         (
             "run --dataset cinic10 --data-dir data",
             "{here}/data/cinic10/train-images.npy is missing: run `fedau ",
@@ -201,7 +201,10 @@ def test_a_failed_run_is_one_sentence_and_code_1(fedau):
         ("run --workers -1", "workers is -1, but must be 0 or more."),
         ("compare --seeds 1-x", "seeds is '1-x', but must be like 1,2 or 1-5."),
         ("compare --seeds 3-1", "seeds is '3-1', but must name at least one."),
-        ("compare --methods mifa:5", "methods has 'mifa:5', but a cutoff goes with fedau"),
+        (
+            "compare --methods mifa:5",
+            "method mifa has the parameter '5', but its own must be left out",
+        ),
         ("resume nowhere", "run-dir is '{here}/nowhere', but must be the directory of a run"),
         ("run --device gpu", "device is 'gpu', but must be cpu, cuda, cuda:N or auto."),
         (

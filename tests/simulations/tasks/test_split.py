@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulations.tasks.spec import DataError
+from simulations.tasks import DataError
 from simulations.tasks.split import dirichlet_split
 
 LABELS = np.random.default_rng(0).integers(0, 10, 5_000)
