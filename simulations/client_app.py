@@ -9,6 +9,7 @@ nothing of the plugin is in between.
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 from flwr.app import (
     ArrayRecord,
@@ -54,7 +55,7 @@ def participate(message: Message, context: Context, call_next: ClientAppCallable
     train = message.metadata.message_type.split(".")[0] == MessageType.TRAIN
     if not train or HOSTED in message.content["config"]:
         return call_next(message, context)
-    config = message.content["config"]
+    config: Any = message.content["config"]
     if STATES not in config:
         try:
             mod = deployed.fedau_mod(context)
@@ -88,11 +89,11 @@ def train(message: Message, context: Context) -> Message:
     if STATES not in message.content["config"]:
         return deployed.train(message, context)
     worker = _worker(context)
-    config = message.content["config"]
+    config: Any = message.content["config"]
     participates = worker.config.algorithm.participates
     if HOSTED in config and participates:
         return _train_hosted(message, worker)
-    model = decode_all(message.content["arrays"])
+    model = decode_all(message.content.array_records["arrays"])
     clients = list(config.get(HOSTED, [int(context.node_config["partition-id"])]))
     if len(clients) == 1:
         trained, examples = worker.train(clients[0], model, config), worker.examples(clients[0])
@@ -110,8 +111,8 @@ def train(message: Message, context: Context) -> Message:
 
 def _train_hosted(message: Message, worker: Worker) -> Message:
     """Reply with the sum of the contributions of the clients that the message names."""
-    config = message.content["config"]
-    model = decode_all(message.content["arrays"])
+    config: Any = message.content["config"]
+    model = decode_all(message.content.array_records["arrays"])
     host = Host(lambda client: worker.participant(client, config))
     try:
         total, label = host.contribute(
@@ -131,8 +132,8 @@ def evaluate(message: Message, context: Context) -> Message:
     message asks for ``samples``.
     """
     worker = _worker(context)
-    model = decode_all(message.content["arrays"])
-    config = message.content["config"]
+    model = decode_all(message.content.array_records["arrays"])
+    config: Any = message.content["config"]
     content = RecordDict()
     for part in ("train", "test"):
         start, stop = config[part]

@@ -21,6 +21,8 @@ from simulations.registry import ConfigError, Registry, check
 from simulations.tasks import TASKS, Task
 from simulations.tasks.arrays import default_data_dir
 
+__all__ = ["ConfigError", "RunConfig", "key_of"]
+
 AUGMENTATIONS = ("per-image", "per-batch")
 AUTHORS = "authors"
 DRAWS = ("own", AUTHORS)

@@ -14,10 +14,11 @@ import math
 import pkgutil
 import re
 from abc import ABC
+from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, ClassVar, Generic, TypeVar, get_type_hints
+from typing import Any, ClassVar, Generic, TypeVar, cast, get_type_hints
 
 OWN = 100
 """Where users' own stand in tables and lists: after ours."""
@@ -95,17 +96,17 @@ class Registry(Generic[E]):
     ----------
     key : str
         The setting whose texts are read.
-    base : type[E]
-        What all classes are derived from.
+    base : Callable[..., E]
+        The class that all are derived from, which may be abstract.
     package : str
         Its modules hold our own classes.
     group : str
         Of the entry points by which other packages announce theirs.
     """
 
-    def __init__(self, key: str, base: type[E], package: str, group: str) -> None:
+    def __init__(self, key: str, base: Callable[..., E], package: str, group: str) -> None:
         self._key = key
-        self._base = base
+        self._base = cast("type[E]", base)
         self._package = package
         self._group = group
 

@@ -42,6 +42,6 @@ def _show(registry: Registry[Any]) -> None:
 def _line(registry: Registry[Any], name: str) -> str:
     """Return what a class says of itself; one that cannot be imported hides no other."""
     try:
-        return registry.named(name).summary()
+        return str(registry.named(name).summary())
     except ConfigError as error:
         return str(error)

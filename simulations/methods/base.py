@@ -5,11 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
+import numpy as np
 from flwr.serverapp.strategy import Strategy
+from numpy.typing import NDArray
 
 from fedau_flwr import UnitWeighting
+from fedau_flwr.weight_state import WeightState, WeightStates
 from fedau_flwr.weighting import Weighting
 from simulations.registry import Entry
 from simulations.tasks.base import StepSize, Task
@@ -35,6 +38,18 @@ BLACK = Look("#000000", (0, (2, 3)), "--")
 BROWN = Look("#8C510A", (0, (7, 1.5, 3, 1.5)), "oo")
 
 PALETTE = (BLUE, SKY, VERMILION, ORANGE, GREEN, PINK, BLACK, BROWN)
+
+
+class LearnedWeighting(Protocol):
+    """A weighting that learns from histories, of all clients in one call."""
+
+    def initial(self) -> WeightState:
+        """Return the state before the first round."""
+        ...
+
+    def advance_all(self, states: WeightStates, participated: NDArray[np.bool_]) -> WeightStates:
+        """Return the states after one more round."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -100,7 +115,7 @@ class Method(Entry):
         del probability
         return UnitWeighting()
 
-    def learned_weighting(self) -> Weighting | None:
+    def learned_weighting(self) -> LearnedWeighting | None:
         """Return the weighting if weights are learned from histories, for plots of their paths."""
         return None
 

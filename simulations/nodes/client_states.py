@@ -21,6 +21,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -230,13 +231,10 @@ def flush(directory: Path) -> None:
 
 def _read(path: Path, place: int, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
     """Return the block of `count` items at a place; zeros where nothing has been written."""
-    block = np.zeros(count, dtype)
-    try:
-        with path.open("rb", buffering=0) as file:
-            os.preadv(file.fileno(), [memoryview(block).cast("B")], place * block.nbytes)
-    except FileNotFoundError:
-        pass
-    return block
+    block = bytearray(count * dtype.itemsize)
+    with suppress(FileNotFoundError), path.open("rb", buffering=0) as file:
+        os.preadv(file.fileno(), [block], place * len(block))
+    return np.frombuffer(block, dtype)
 
 
 def _write(path: Path, place: int, block: NDArray[Any]) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, cast
+
 from flwr.app import Context, Error, Message, MetricRecord, RecordDict
 from flwr.common.constant import ErrorCode
 
@@ -49,10 +52,10 @@ def train(message: Message, context: Context) -> Message:
             augment_per_batch=config.augmentation == "per-batch",
             model=ResidentModel(config.task, device=config.device),
         )
-        asked = message.content["config"]
+        asked = cast("Mapping[str, Any]", message.content["config"])
         number = int(context.node_config.get("partition-id", 0))
         trained = trainer.train(
-            decode_all(message.content["arrays"]),
+            decode_all(message.content.array_records["arrays"]),
             indices,
             lr=float(asked[LR]),
             seed=(config.seed, number, int(asked["server-round"])),

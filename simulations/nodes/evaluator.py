@@ -63,7 +63,7 @@ class SampleResults:
         """Sum over the samples."""
         return Evaluation(
             loss_sum=float(self.losses.sum()),
-            scores=np.bincount(self.classes, weights=self.scores, minlength=num_classes),
+            scores=np.bincount(self.classes, self.scores, num_classes).astype(np.float64),
             counts=np.bincount(self.classes, minlength=num_classes),
         )
 

@@ -99,7 +99,8 @@ class LocalTrainer:
         if len(indices) == 0:
             return LocalResult(self.model.dump(), loss=0.0, steps=0)
         inputs, targets = self._batches(indices, seed=seed, steps=steps, batch=batch)
-        module, weights = self.model.module.train(), self.model.parameters
+        module = self.model.module.train()
+        weights: list[torch.Tensor] = list(self.model.parameters)
         losses = []
         for x, y in zip(inputs, targets, strict=True):
             loss = self.task.loss(module(x), y)
@@ -130,4 +131,4 @@ class LocalTrainer:
             share=size if self._per_batch else 1,
         )
         targets = torch.from_numpy(self._train.targets[chosen]).to(device)
-        return inputs.split(size), targets.split(size)
+        return torch.split(inputs, size), torch.split(targets, size)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -17,7 +19,7 @@ _MEASURES = (
 )
 
 
-def draw_cdf(axis: Axes, values: NDArray[np.float64], label: str, **style: object) -> None:
+def draw_cdf(axis: Axes, values: NDArray[np.float64], label: str, **style: Any) -> None:
     """Draw the empirical distribution function of `values`."""
     ordered = np.sort(values[np.isfinite(values)])
     if len(ordered):

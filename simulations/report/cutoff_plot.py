@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -51,10 +52,10 @@ def cutoff_plot(runs: Sequence[Run]) -> Figure | None:
             bad = np.array([broken for _, _, broken in points])
             y = np.where(bad, np.nan, [spread.mean for _, spread, _ in points])
             std = [spread.std or 0.0 for _, spread, _ in points]
-            bars = {"marker": "o", "ms": 4, "capsize": 3, "elinewidth": 1}
+            bars: dict[str, Any] = {"marker": "o", "ms": 4, "capsize": 3, "elinewidth": 1}
             axis.errorbar(x, y, std, label=names[setting], **bars, **style)
             height = np.full(int(bad.sum()), 0.03 + 0.05 * number)
-            crosses = {"transform": axis.get_xaxis_transform(), "ms": 7, "mew": 2}
+            crosses: dict[str, Any] = {"transform": axis.get_xaxis_transform(), "ms": 7, "mew": 2}
             axis.plot(x[bad], height, "x", color=style["color"], **crosses)
         axis.set_xscale("log")
         ticks = [min(cutoff, infinity) for cutoff in cutoffs]

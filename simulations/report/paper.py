@@ -10,6 +10,7 @@ import csv
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from simulations.cli.invocation import method_settings
 from simulations.config import RunConfig
@@ -95,5 +96,5 @@ def _published() -> dict[Setting, Published]:
 
 def _setting(dataset: str, pattern: str, method: str, **levels: float) -> Setting:
     """Return a setting that is the paper's in all other respects."""
-    common = {"dataset": dataset, "pattern": pattern, "num_server_rounds": 0}
-    return Setting.of(RunConfig(**common, **method_settings(method), **levels))
+    common: dict[str, Any] = {"dataset": dataset, "pattern": pattern, "num_server_rounds": 0}
+    return Setting.of(RunConfig(**{**common, **method_settings(method), **levels}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -76,7 +77,7 @@ def heterogeneity_picture(config: RunConfig) -> Figure:
     axes["a"].grid(visible=False)
     axes["b"].bar(range(config.clients), p, color="#0072B2")
     floor = config.min_participation
-    style = {"color": "#D55E00", "linestyle": "--", "linewidth": 1.2}
+    style: dict[str, Any] = {"color": "#D55E00", "linestyle": "--", "linewidth": 1.2}
     axes["b"].axhline(floor, label=f"smallest allowed, {floor:g}", **style)
     axes["b"].legend(loc="upper right", frameon=False)
     axes["b"].set(xlabel="client", ylabel="participation probability p")
@@ -91,8 +92,10 @@ def probability_picture(config: RunConfig) -> Figure:
     """Return the distribution of the probabilities by floor and, without a floor, by mean."""
     figure, axes = new_figure(12, 4.6, columns=2, sharey=True)
     figure.suptitle(f"{config.task.title}, {config.clients} clients, seed {config.seed}")
-    by_floor = {f"p ≥ {floor:g}": {"min_participation": floor} for floor in FLOORS}
-    by_mean = {
+    by_floor: dict[str, dict[str, Any]] = {
+        f"p ≥ {floor:g}": {"min_participation": floor} for floor in FLOORS
+    }
+    by_mean: dict[str, dict[str, Any]] = {
         f"mean of p = {mean:g}": {"mean_participation": mean, "min_participation": 0.0}
         for mean in MEANS
     }

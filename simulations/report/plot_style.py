@@ -18,7 +18,7 @@ FORMATS = ("png", "svg")
 _ROOM_FOR = 4
 """Lines that a picture of usual height has room for."""
 
-_RC = {
+_RC: dict[Any, Any] = {
     "figure.dpi": 100,
     "savefig.dpi": 150,
     "font.size": 10,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,9 +37,12 @@ def write(found: Sequence[Table], directory: Path) -> list[Path]:
     texts = {"tables.md": "\n".join(table.markdown() for table in found)}
     texts |= {f"{table.name}.csv": table.csv() for table in found}
     for name, text in texts.items():
-        data = text.encode()
-        write_atomically(directory / name, lambda file, data=data: file.write(data))
+        write_atomically(directory / name, partial(_write_text, text))
     return [directory / name for name in texts]
+
+
+def _write_text(text: str, file: IO[bytes]) -> None:
+    file.write(text.encode())
 
 
 def accuracy(runs: Sequence[Run], *, each_seed: bool = False) -> Table:

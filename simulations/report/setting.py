@@ -51,7 +51,7 @@ class Setting:
     @classmethod
     def of(cls, config: RunConfig) -> Setting:
         """Return the setting of a run."""
-        changed = {
+        changed: dict[str, Any] = {
             "task": config.task,
             "pattern": config.participation,
             "method": config.algorithm,
@@ -59,8 +59,8 @@ class Setting:
             "lr": config.local_lr,
             "server_lr": config.global_lr,
         }
-        names = [item.name for item in fields(cls)]
-        return cls(**{name: changed.get(name, getattr(config, name, None)) for name in names})
+        others = {item.name for item in fields(cls)} - changed.keys()
+        return cls(**changed, **{name: getattr(config, name) for name in others})
 
     def whatever_the_method(self) -> Setting:
         """Return the setting without the method and its step sizes."""

@@ -85,12 +85,15 @@ def weight_paths(record: Mapping[str, NDArray[Any]], title: str) -> Figure | Non
 
 def reciprocal(p: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return 1/p, infinite for clients that never come, as a trace may have them."""
-    return np.divide(1.0, p, out=np.full(np.shape(p), np.inf), where=np.asarray(p) > 0)
+    found: NDArray[np.float64] = np.divide(
+        1.0, p, out=np.full(np.shape(p), np.inf), where=np.asarray(p) > 0
+    )
+    return found
 
 
 def _panel(axis: Axes, weights: NDArray[np.float64], target: float, title: str) -> None:
     rounds = np.arange(len(weights))
-    style = {"color": "#0072B2", "linewidth": 1.4, "drawstyle": "steps-post"}
+    style: dict[str, Any] = {"color": "#0072B2", "linewidth": 1.4, "drawstyle": "steps-post"}
     axis.plot(rounds, weights, label="weight ω of FedAU", **style)
     # A client that hardly ever comes would press the weights flat against the axis.
     if target <= 20 * weights.max():

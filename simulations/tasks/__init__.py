@@ -4,8 +4,8 @@ A task is data, model, loss and metrics. See `simulations.tasks.base.Task` for w
 """
 
 from simulations.registry import Registry
-from simulations.tasks.arrays import Arrays, Part
-from simulations.tasks.base import DataError, StepSize, Task
+from simulations.tasks.arrays import Arrays, DataError, Part
+from simulations.tasks.base import StepSize, Task
 
 TASKS: Registry[Task] = Registry("dataset", Task, __name__, "fedau.tasks")
 

@@ -46,7 +46,7 @@ class Arrays:
 def load_array(path: Path) -> NDArray[Any]:
     """Map an array file."""
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
+        return np.asanyarray(np.load(path, mmap_mode="r", allow_pickle=False))
     except (OSError, ValueError, EOFError) as error:
         raise DataError(f"{path} cannot be read as an array file: {error}.") from error
 

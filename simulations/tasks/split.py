@@ -80,8 +80,7 @@ def dirichlet_split(
         )
     if not (alpha > 0 and np.isfinite(alpha)):
         raise DataError(f"alpha-data is {alpha}, but must be a positive number.")
-    authors = isinstance(seed, np.random.RandomState)
-    rng = seed if authors else np.random.default_rng([seed, 0xDA7A])
+    rng = np.random.default_rng([seed, 0xDA7A]) if isinstance(seed, int) else seed
     kappa = rng.dirichlet(np.full(num_classes, alpha), size=num_clients)
     # A tiny alpha can underflow: a client without any class, or a class without any client.
     kappa[~(kappa.sum(axis=1) > 0)] = 1 / num_classes
@@ -92,7 +91,7 @@ def dirichlet_split(
     clients = np.arange(num_clients)
     for label in range(num_classes):
         samples = np.flatnonzero(labels == label)
-        if not authors:
+        if isinstance(rng, np.random.Generator):
             samples = rng.permutation(samples)
         cumulative = np.cumsum(dealt[:, label])
         ends = np.rint(cumulative / cumulative[-1] * len(samples)).astype(np.int64)

@@ -51,7 +51,8 @@ class Classifier(nn.Module):
         for layer in self.modules():
             if isinstance(layer, nn.Conv2d | nn.Linear) and layer is not self.dense[-1]:
                 nn.init.kaiming_normal_(layer.weight)
-                nn.init.zeros_(layer.bias)
+                if layer.bias is not None:
+                    nn.init.zeros_(layer.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the logits of normalised images ``[n, 3, 32, 32]``."""
@@ -64,7 +65,8 @@ class Classifier(nn.Module):
         x = x.flatten(1)
         for layer in self.dense[:-1]:
             x = functional.relu(layer(self.dropout(x)))
-        return self.dense[-1](self.dropout(x))
+        logits: Tensor = self.dense[-1](self.dropout(x))
+        return logits
 
 
 def build_model(task: Task, *, seed: int) -> nn.Module:

@@ -10,7 +10,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,7 +116,9 @@ class ImageTask(Task):
 
         from simulations.tasks.images.models import Classifier  # noqa: PLC0415
 
-        return Classifier(self.layout).to(memory_format=torch.channels_last)
+        # torch's types do not know this way to call it.
+        module: Any = Classifier(self.layout)
+        return cast("nn.Module", module.to(memory_format=torch.channels_last))
 
     def transform(self, inputs: Tensor) -> Tensor:
         """Return normalised images ``[n, 3, 32, 32]``."""
