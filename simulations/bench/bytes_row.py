@@ -18,9 +18,9 @@ from simulations.bench.settings import BenchSettings
 from simulations.bench.side_by_side import Say
 from simulations.client_app import app
 from simulations.config import RunConfig
-from simulations.methods.strategy import build_strategy
 from simulations.nodes.resident import initial_parameters
 from simulations.nodes.worker import LR, STATES
+from simulations.runs.strategy import build_strategy
 
 _NODE = 7
 

@@ -48,7 +48,7 @@ def run(values: dict[str, Any], resources: MakeResources) -> None:
     with sentences():
         config = RunConfig(**values)
         if not config.run_dir:
-            name = f"{config.task.slug}-{run_name(config)}"
+            name = f"{config.algorithm.slug}-{config.task.slug}-seed{config.seed}"
             config = replace(config, run_dir=str(new_directory(name)))
         end(run_all([config], resources(), Console(), where=Path(config.run_dir), reports=True))
 

@@ -77,7 +77,7 @@ def test_run_writes_a_run_and_says_where(fedau, tmp_path):
 def test_run_makes_a_new_directory_by_default(fedau, tmp_path):
     assert fedau(f"run {TINY}").exit_code == 0
     (run,) = (tmp_path / "runs").iterdir()
-    assert run.name.endswith("-fedau-synthetic-seed1")
+    assert run.name.endswith("-fedau-50-synthetic-train-300-test-60-seed1")
 
 
 def test_resume_goes_on_with_what_may_change(fedau, tmp_path):
@@ -190,8 +190,8 @@ def test_a_failed_run_is_one_sentence_and_code_1(fedau):
             "{here}/data/cinic10/train-images.npy is missing: run `fedau ",
         ),
         (
-            f"run {TINY} --pattern trace --trace no.csv",
-            "trace is '{here}/no.csv', but must be a file ",
+            f"run {TINY} --pattern trace:/no.csv",
+            "file of pattern trace is '/no.csv', but must be a file ",
         ),
         (
             f"run {TINY} --gpus-per-client 1",
@@ -223,10 +223,10 @@ def test_a_failed_run_is_one_sentence_and_code_1(fedau):
         ),
         ("pattern --clients 20 --out taken", "{here}/taken: "),
         ("study patterns --dataset synthetic --clients 20 --out taken", "{here}/taken: "),
-        ("study weights --dataset synthetic --pattern real", "pattern is 'real', but must be an"),
+        ("study weights --dataset synthetic --pattern deployment", "pattern is 'deployment', but "),
         (
-            "study weights --dataset synthetic --pattern trace --trace no.csv",
-            "trace is '{here}/no.csv', but must be a file ",
+            "study weights --dataset synthetic --pattern trace:no.csv",
+            "file of pattern trace is 'no.csv', but must be an absolute path.",
         ),
         (
             "bench --out taken/bench.json",

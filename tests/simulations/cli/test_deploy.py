@@ -162,4 +162,4 @@ def test_a_disk_that_fails_is_a_sentence(fedau, monkeypatch):
 def test_a_simulation_has_no_real_participation(fedau):
     result = fedau("run", "--pattern", "deployment")
     assert result.exit_code == 2
-    assert "pattern is 'real', but must be another one in a simulation" in result.output
+    assert "pattern is 'deployment', but must be another one in a simulation" in result.output

@@ -210,7 +210,7 @@ def test_rounds_without_anybody_leave_the_model_as_it_is(tmp_path):
     trace = tmp_path / "nobody.csv"
     trace.write_text("\n".join([",".join("0" * 14)] * 2))
     for method in ("fedau", "fedavg", "fedvarp"):
-        settings = {"method": method, "pattern": "trace", "trace": str(trace)}
+        settings = {"method": method, "pattern": f"trace:{trace}"}
         directory = run(tiny(tmp_path, method, num_server_rounds=3, evaluate_every=1, **settings))
         assert len({entry["train_loss"] for entry in directory.metrics()}) == 1
 
