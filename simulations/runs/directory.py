@@ -39,13 +39,13 @@ from __future__ import annotations
 import json
 import math
 import os
+import tomllib
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-import tomli
 import tomli_w
 
 from simulations.config import RUNS, ConfigError, RunConfig
@@ -106,7 +106,7 @@ class RunDirectory:
     def config(self) -> RunConfig:
         """Return the settings of the run that is here."""
         try:
-            values = tomli.loads(self.config_file.read_text(encoding="utf-8"))
+            values = tomllib.loads(self.config_file.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise ConfigError(
                 f"run-dir is {str(self.path)!r}, but must be the directory of a run, with a "

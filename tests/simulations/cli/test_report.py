@@ -54,7 +54,40 @@ def test_plot_draws_and_says_where(fedau, tmp_path):
     assert place.with_suffix(".svg").is_file()
 
 
-def test_keep_copies_what_can_be_published(fedau, tmp_path):
+def test_many_different_settings_make_a_narrow_table_and_short_names(fedau, tmp_path):
+    common = {"clients": 30, "alpha_data": 0.2, "alpha_participation": 0.3, "local_steps": 3}
+    made_run(tmp_path / "runs/a", **common)
+    made_run(tmp_path / "runs/b", **common, seed=2)
+    made_run(tmp_path / "runs/c", **common, dataset="synthetic:test=100", batch_size=8)
+    odd = {"reply_loss": 0.25, "draw": "authors", "augmentation": "per-batch", "lr": 0.25}
+    odd |= {"mean_participation": 0.123456789, "min_participation": 0.012345678901}
+    made_run(tmp_path / "runs/d", **odd, pattern="sine:period=20:amplitude=0.125")
+    made_run(tmp_path / "runs/e", pattern="sine", method="fedau:7", secure_sum=True)
+    result = fedau("table", "runs")
+    assert result.exit_code == 0, result.output
+    lines = (tmp_path / "runs/tables.md").read_text().splitlines()
+    head, rows = lines[2], [line.split(" | ") for line in lines[4:8]]
+    assert head == (
+        "| data set | pattern | setting | method | train accuracy | test accuracy | train loss "
+        "| seeds |"
+    )
+    settings = {row[2] for row in rows}
+    assert len(settings) == 4
+    assert any("batch = 8" in text and "test = 100" in text for text in settings)
+    assert all(len(path.name) < 160 for path in (tmp_path / "runs").iterdir())
+    assert fedau("plot", "runs", "--kinds", "curves").exit_code == 0
+
+
+@pytest.mark.parametrize(("old", "new"), [("keep", "export"), ("draws", "participation-stats")])
+def test_names_of_version_0_1_still_work_and_say_so(fedau, old, new):
+    assert old not in fedau("--help").output.split()
+    result = fedau(old, "--help")
+    assert result.exit_code == 0
+    result = fedau(old, *(["none", "out"] if old == "keep" else ["--seeds", "x"]))
+    assert f"`fedau {old}` is deprecated: it is `fedau {new}` now." in result.output
+
+
+def test_export_copies_what_can_be_published(fedau, tmp_path):
     record = participation_of([0.1] * 10, rounds=50)
     made_run(tmp_path / "runs/deep/a", participation=record, data_dir=str(tmp_path / "secret"))
     made_run(tmp_path / "runs/b", method="mifa", until=10, status="stopped")

@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
@@ -109,3 +110,25 @@ def test_files_take_up_space_only_where_something_is_written(tmp_path):
     assert states.client(99_998).load("t") == []
     assert (tmp_path / "arrays-sent.bin").stat().st_size > 99_999 * 2 * 4000
     assert sum(path.stat().st_blocks * 512 for path in tmp_path.iterdir()) < 100_000
+
+
+def test_arrays_of_any_names_types_and_shapes_are_kept(tmp_path):
+    first, other = ClientStates(tmp_path), ClientStates(tmp_path)
+    sent = {"a/b.weight": np.arange(6.0).reshape(2, 3), "bit": np.array(1, np.int32)}
+    memory = {"y": np.ones((0, 4), np.float32)}
+    first.client(2).save("t", [Version(1, 1, 2, WeightState(0, 0, 0), memory, sent)])
+    (found,) = other.client(2).load("t")
+    for kept, given in ((found.sent, sent), (found.memory, memory)):
+        assert kept.keys() == given.keys()
+        for name, value in given.items():
+            assert (kept[name].dtype, kept[name].shape) == (value.dtype, value.shape)
+            np.testing.assert_array_equal(kept[name], value)
+
+
+def test_arrays_that_were_lost_are_an_error(tmp_path):
+    sent = {"x": np.zeros(3, np.float32)}
+    version = Version(1, 1, 0, WeightState(0, 0, 0), {}, sent)
+    ClientStates(tmp_path).client(0).save("t", [version])
+    (tmp_path / "arrays-sent.bin").unlink()
+    with pytest.raises(OSError, match="has lost 1 of a client's arrays"):
+        ClientStates(tmp_path).client(0).load("t")

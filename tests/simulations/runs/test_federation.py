@@ -13,9 +13,11 @@ from fedau_flwr.client.state_directory import read_versions
 from fedau_flwr.testing.in_process_grid import InProcessGrid
 from simulations.client_app import app as client_app
 from simulations.config import ConfigError, RunConfig
+from simulations.nodes.deployed_data import node_samples
 from simulations.nodes.resident import initial_parameters
 from simulations.nodes.trainer import LocalTrainer
 from simulations.runs.checkpoint import load_checkpoint
+from simulations.runs.experiment import open_experiment
 from simulations.runs.federation import run_federation
 from simulations.server_app import app as server_app
 from simulations.tasks.split import dirichlet_split
@@ -118,6 +120,34 @@ def test_resume_takes_the_nodes_back(config, tmp_path):
     assert exposed(run)["fedau_attempt"] == 2
     (folder,) = (tmp_path / "b" / "node-0").glob("*/*/")
     assert read_versions(folder)[-1].state.weight == 1.0
+
+
+def test_the_authors_draw_is_that_of_the_nodes_too(config):
+    authors = replace(config, draw="authors")
+    simulated = open_experiment(replace(authors, pattern="bernoulli"))
+    for client in range(NODES):
+        node = {"partition-id": client, "num-partitions": NODES}
+        _, drawn = node_samples(authors, node)
+        np.testing.assert_array_equal(drawn, simulated.split.client(client))
+        _, own = node_samples(config, node)
+        assert not np.array_equal(drawn, own)
+
+
+def test_an_import_path_needs_the_owners_leave(config, tmp_path, caplog):
+    path = "simulations.methods.average_all:AverageAll"
+    one = replace(config, num_server_rounds=1)
+    for number, (allowed, refusals) in enumerate(
+        [({}, NODES), ({"fedau-allow-import": "other"}, NODES),
+         ({"fedau-allow-import": "simulations"}, 0)]
+    ):  # fmt: skip
+        this = replace(one, run_dir=str(tmp_path / f"run-{number}"))
+        # Nodes read the run config as it was given, whatever the server makes of it.
+        given = SimpleNamespace(to_dict=lambda this=this: this.to_dict() | {"method": path})
+        grid = federation(given, tmp_path / str(number), **allowed)
+        run = run_federation(grid, this)
+        assert exposed(run)["fedau_rejects"] == refusals
+    said = f"method is '{path}', but must be a name, or in a package that fedau-allow-import"
+    assert said in caplog.text
 
 
 def test_own_folder_is_the_nodes_alone(config, tmp_path):
