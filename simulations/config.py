@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from simulations.methods import METHODS, Method
+from simulations.old_keys import translated
 from simulations.patterns import PATTERNS, Pattern
 from simulations.registry import ConfigError, Registry, check
 from simulations.tasks import TASKS, Task
@@ -26,6 +27,7 @@ __all__ = ["ConfigError", "RunConfig", "key_of"]
 AUGMENTATIONS = ("per-image", "per-batch")
 AUTHORS = "authors"
 DRAWS = ("own", AUTHORS)
+_GROUPS = r"(\s*[^\s:,]+:[1-9]\d*\s*(,|$))+"
 LEAST_SECURE = 3
 """The fewest SuperNodes with which a secure sum hides anything."""
 
@@ -47,14 +49,6 @@ REGISTRIES: Mapping[str, Registry[Any]] = {
     "dataset": TASKS,
     "pattern": PATTERNS,
 }
-
-_MOVED = {
-    "cutoff": ("method", "fedau", "cutoff", 50),
-    "trace": ("pattern", "trace", "file", ""),
-    "train-samples": ("dataset", "synthetic", "train", 0),
-    "test-samples": ("dataset", "synthetic", "test", 0),
-}
-"""Keys of version 0.1: what they are a parameter of today, and the value that meant its default."""
 
 
 def _key(default: Any, text: str) -> Any:
@@ -130,11 +124,11 @@ class RunConfig:
         "", "Absolute path of the run's own directory; empty is a new one in ~/.fedau/runs."
     )
     round_deadline: float = _key(
-        600.0, "Seconds until a round of a real federation goes on without those who have not "
+        600.0, "Seconds until a round of a deployment goes on without those who have not "
         "replied; with secure-sum, of each of its four exchanges."
     )  # fmt: skip
     groups: str = _key(
-        "", "Groups of a real federation's clients that share a history, with their sizes, as in "
+        "", "Groups of a deployment's clients that share a history, with their sizes, as in "
         "phones:1200,tablets:80."
     )  # fmt: skip
     resume: bool = _key(False, "Go on from the last checkpoint in run-dir.")
@@ -175,7 +169,8 @@ class RunConfig:
             check(name, value, value in choices, f"one of {', '.join(choices)}")
         check("device", self.device, bool(re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device)),
               "cpu, cuda, cuda:N or auto")  # fmt: skip
-        check("groups", self.groups, _are_groups(self.groups), "like phones:1200,tablets:80")
+        fine = not self.groups or re.fullmatch(_GROUPS, self.groups) is not None
+        check("groups", self.groups, fine, "like phones:1200,tablets:80")
         for name in ("data_dir", "run_dir"):
             value = getattr(self, name)
             absolute = not value or Path(value).expanduser().is_absolute()
@@ -198,13 +193,7 @@ class RunConfig:
     def parse(cls, values: Mapping[str, Any], *, imports: str | None = None) -> RunConfig:
         """Read a run config as Flower gives it; `ConfigError` names what is wrong in a sentence.
 
-        Parameters
-        ----------
-        values : Mapping[str, Any]
-            Values by key; those of version 0.1 are understood too.
-        imports : str | None
-            The packages from which import paths are honoured, with commas between them; None for
-            all.
+        Import paths are honoured from the packages `imports`, which has commas; None is all.
         """
         values = translated(values)
         known = {key_of(item.name): item for item in fields(cls)}
@@ -225,8 +214,7 @@ class RunConfig:
         if self.secure_sum and nodes < LEAST_SECURE:
             raise ConfigError(
                 f"secure-sum is true, which needs at least {LEAST_SECURE} SuperNodes to hide among,"
-                f" but there are {nodes}: set clients-per-node to 1, or to a number that leaves "
-                "more."
+                f" but there are {nodes}: set clients-per-node to 1, or to another smaller number."
             )
 
     def same_training(self, other: RunConfig) -> None:
@@ -298,23 +286,6 @@ class RunConfig:
 def key_of(name: str) -> str:
     """Return the key of a field."""
     return name.replace("_", "-")
-
-
-def _are_groups(text: str) -> bool:
-    return not text or re.fullmatch(r"(\s*[^\s:,]+:[1-9]\d*\s*(,|$))+", text) is not None
-
-
-def translated(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a run config of version 0.1 with today's keys; today's own stays as it is."""
-    values = dict(values)
-    old = {key: values.pop(key) for key in list(values) if key in _MOVED}
-    if values.get("pattern") == "real":
-        values["pattern"] = "deployment"
-    for key, (kind, name, parameter, unset) in _MOVED.items():
-        given, text = old.get(key, unset), values.get(kind, name)
-        if given != unset and isinstance(text, str) and text.split(":")[0] == name:
-            values[kind] = f"{text}:{parameter}={given}"
-    return values
 
 
 def _check_type(key: str, value: object, default: object) -> None:

@@ -1,4 +1,4 @@
-"""A node of a real federation: one client, which trains on its own samples."""
+"""A node of a deployment: one client, which trains on its own samples."""
 
 from __future__ import annotations
 

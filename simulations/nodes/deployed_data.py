@@ -1,4 +1,4 @@
-"""Where the samples of a real federation are: with each node, and for tests with the server.
+"""Where the samples of a deployment are: with each node, and for tests with the server.
 
 A ``data-dir`` that holds ``train-images.npy`` itself is somebody's own data, and all of it belongs
 to the node: images ``uint8 [n, 32, 32, 3]`` and labels ``int64 [n]`` of the classes that the run's

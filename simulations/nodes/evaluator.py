@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from simulations.nodes.resident import ResidentModel, settle_worker
+from simulations.nodes.resident import ResidentModel, configure_worker_process
 from simulations.tasks import Part, Task
 from simulations.tasks.split import Split
 
@@ -74,7 +74,7 @@ class Evaluator:
     def __init__(
         self, task: Task, *, device: str = "cpu", model: ResidentModel | None = None
     ) -> None:
-        settle_worker()
+        configure_worker_process()
         self.task = task
         self.model = ResidentModel(task, device=device) if model is None else model
 

@@ -14,7 +14,7 @@ from simulations.tasks.images.models import build_model
 Parameters = dict[str, np.ndarray]
 
 
-def settle_worker() -> None:
+def configure_worker_process() -> None:
     """Set this process up for training: one thread, and memory that is kept when freed.
 
     Activations and gradients of a few megabytes come and go in every step. glibc returns blocks of

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from simulations.nodes.resident import Parameters, ResidentModel, settle_worker
+from simulations.nodes.resident import Parameters, ResidentModel, configure_worker_process
 from simulations.tasks import Part, Task
 from simulations.tasks.images.models import SeededDropout
 
@@ -70,7 +70,7 @@ class LocalTrainer:
         augment_per_batch: bool = False,
         model: ResidentModel | None = None,
     ) -> None:
-        settle_worker()
+        configure_worker_process()
         self.task = task
         self.model = ResidentModel(task, device=device) if model is None else model
         self._train = train

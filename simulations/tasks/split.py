@@ -71,13 +71,9 @@ def dirichlet_split(
     DataError
         If there are fewer samples than clients, no client, or ``alpha`` is not positive.
     """
-    if num_clients < 1:
-        raise DataError(f"clients is {num_clients}, but must be at least 1.")
-    if num_clients > len(labels):
-        raise DataError(
-            f"clients is {num_clients}, but must be at most {len(labels)}, the number of "
-            f"training samples."
-        )
+    if not 1 <= num_clients <= len(labels):
+        rule = f"at least 1 and at most {len(labels)}, the number of training samples"
+        raise DataError(f"clients is {num_clients}, but must be {rule}.")
     if not (alpha > 0 and np.isfinite(alpha)):
         raise DataError(f"alpha-data is {alpha}, but must be a positive number.")
     rng = np.random.default_rng([seed, 0xDA7A]) if isinstance(seed, int) else seed
