@@ -8,7 +8,7 @@ import numpy as np
 
 from simulations.tasks.arrays import PARTS, staged
 from simulations.tasks.cifar10 import CIFAR10
-from simulations.tasks.images import IMAGE_SHAPE
+from simulations.tasks.images.task import IMAGE_SHAPE
 
 
 def cifar10_or_random(data: Path, scratch: Path) -> tuple[Path, str]:

@@ -17,7 +17,7 @@ from simulations.bench.row import Row
 from simulations.bench.settings import BenchSettings
 from simulations.nodes.client_states import RECORD_BYTES, VECTORS_PER_CLIENT
 from simulations.nodes.resident import initial_parameters
-from simulations.tasks.images import IMAGE_SHAPE
+from simulations.tasks.images.task import IMAGE_SHAPE
 
 CLIENTS, PARTICIPANTS = 1_000_000, 1_000
 _BOOKS = 6

@@ -17,9 +17,9 @@ from torch.nn import functional
 from simulations.nodes.resident import Parameters
 from simulations.nodes.trainer import LocalResult, batch_positions
 from simulations.tasks.arrays import Part
-from simulations.tasks.images import ImageTask
 from simulations.tasks.images.augmentation import Normalisation, augment
 from simulations.tasks.images.models import Classifier
+from simulations.tasks.images.task import ImageTask
 
 
 class PlainTrainer:

@@ -34,6 +34,6 @@ def prepare_command(
         task = TASKS.find(name)
         folder = task.prepare((data_dir or default_data_dir()).resolve(), source=source, seed=seed)
     typer.echo(
-        f"{task.title}: {task.train_count} training and {task.test_count} test images of "
-        f"{task.num_classes} classes are in {folder}"
+        f"{task.title}: {task.train_count} training and {task.test_count} test "
+        f"samples are in {folder}"
     )

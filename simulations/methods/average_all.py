@@ -1,7 +1,5 @@
 """Averaging over all clients: those who did not come count as zero updates."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Averaging participants: the mean over those who came, biased towards frequent clients."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

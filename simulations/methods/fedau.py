@@ -1,7 +1,5 @@
 """FedAU: every update weighs as much as its client is rare, as far as its history tells."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

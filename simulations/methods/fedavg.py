@@ -1,7 +1,5 @@
 """Flower's own FedAvg, as it is: no part of the plugin is in between."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import dataclass
 from typing import Any

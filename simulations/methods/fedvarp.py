@@ -1,7 +1,5 @@
 """FedVARP: the mean of what participants changed, plus the mean of what all remember."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Known statistics: every update weighs 1/p, which only a simulation can know."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

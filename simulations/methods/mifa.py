@@ -1,7 +1,5 @@
 """MIFA: the mean of the last updates of all clients, whoever came."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

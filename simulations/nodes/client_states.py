@@ -83,7 +83,8 @@ class Blocks:
         block = _read(self._path, place, self._dtype, 1)[0]
         if tuple(block["stamp"]) != stamp:
             return None
-        return {name: block["arrays"][name] for name in self._dtype["arrays"].names or ()}
+        names = self._dtype["arrays"].names or ()
+        return {name: np.asarray(block["arrays"][name]) for name in names}
 
     def write(self, place: int, stamp: tuple[int, int], arrays: Arrays) -> None:
         """Replace the arrays at a place."""
@@ -239,7 +240,7 @@ def _read(path: Path, place: int, dtype: np.dtype[Any], count: int) -> NDArray[A
 
 def _write(path: Path, place: int, block: NDArray[Any]) -> None:
     """Write a block at its place; the file takes up space only where something is written."""
-    data = memoryview(block.tobytes())
+    data = block.view(np.uint8).data
     file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
     try:
         done = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from simulations.tasks.images import Augmentation, ImageTask, ModelLayout
+from simulations.tasks.images.task import Augmentation, ImageTask, ModelLayout
 
 if TYPE_CHECKING:
     from simulations.tasks.images.sources import Source

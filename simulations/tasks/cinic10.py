@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from simulations.tasks.arrays import DataError
-from simulations.tasks.images import (
+from simulations.tasks.images.task import (
     IMAGE_SHAPE,
     OBJECTS,
     Augmentation,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simulations.tasks.images import Augmentation, Images, ImageTask, Labels, ModelLayout
+from simulations.tasks.images.task import Augmentation, Images, ImageTask, Labels, ModelLayout
 
 if TYPE_CHECKING:
     from simulations.tasks.images.sources import Source

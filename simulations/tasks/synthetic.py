@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from simulations.registry import check
 from simulations.tasks.arrays import PARTS, Arrays, DataError, staged
-from simulations.tasks.images import IMAGE_SHAPE, ImageTask, ModelLayout, part_files
+from simulations.tasks.images.task import IMAGE_SHAPE, ImageTask, ModelLayout, part_files
 
 if TYPE_CHECKING:
     from simulations.tasks.images.sources import Source

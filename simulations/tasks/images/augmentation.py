@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from simulations.tasks.images import IMAGE_SHAPE, Augmentation, ImageTask
+from simulations.tasks.images.task import IMAGE_SHAPE, Augmentation, ImageTask
 
 _SHARPNESS = 2.0
 _BRIGHTNESS = 0.05

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from simulations.tasks.base import Task
-from simulations.tasks.images import ModelLayout
+from simulations.tasks.images.task import ModelLayout
 
 _FILTERS = 32
 _FLATTENED = 2048

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from simulations.tasks.arrays import DataError
-from simulations.tasks.images import Images, Labels
+from simulations.tasks.images.task import Images, Labels
 from simulations.tasks.images.vision import datasets
 
 __all__ = ["Source", "cifar", "datasets"]

@@ -121,6 +121,7 @@ def test_arrays_of_any_names_types_and_shapes_are_kept(tmp_path):
     for kept, given in ((found.sent, sent), (found.memory, memory)):
         assert kept.keys() == given.keys()
         for name, value in given.items():
+            assert isinstance(kept[name], np.ndarray)
             assert (kept[name].dtype, kept[name].shape) == (value.dtype, value.shape)
             np.testing.assert_array_equal(kept[name], value)
 

@@ -10,7 +10,7 @@ from simulations.nodes.trainer import LocalTrainer, batch_positions
 from simulations.tasks import DataError, Part
 from simulations.tasks.cifar10 import CIFAR10
 from simulations.tasks.cinic10 import CINIC10
-from simulations.tasks.images import Augmentation
+from simulations.tasks.images.task import Augmentation
 from simulations.tasks.synthetic import Synthetic, chunks
 from tests.simulations.tasks.changed import changed
 

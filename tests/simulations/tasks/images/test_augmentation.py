@@ -3,13 +3,13 @@ import torch
 
 from simulations.tasks.cifar10 import CIFAR10
 from simulations.tasks.cifar100 import CIFAR100
-from simulations.tasks.images import Augmentation
 from simulations.tasks.images.augmentation import (
     Normalisation,
     adjust_brightness,
     adjust_hue,
     augment,
 )
+from simulations.tasks.images.task import Augmentation
 from simulations.tasks.images.vision import transforms
 from simulations.tasks.svhn import SVHN
 from simulations.tasks.synthetic import Synthetic
