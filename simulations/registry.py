@@ -163,7 +163,10 @@ class Registry(Generic[E]):
         kind = self._imported(text, head, given.pop(0)) if self._is_path(text) else self.named(head)
         if missing := ", ".join(sorted(getattr(kind, "__abstractmethods__", ()))):
             raise ConfigError(f"{self._key} is {text!r}, but must be a class that has {missing}.")
-        return kind(**_parameters(kind, given, f"{self._key} {kind.name}"))
+        try:
+            return kind(**_parameters(kind, given, f"{self._key} {kind.name}"))
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
 
     def text(self, entry: E) -> str:
         """Return the shortest text that stands for an object."""
@@ -213,7 +216,7 @@ path on this node. None by default; names that installed packages announce need 
 
 def _parameters(kind: type[Entry], given: list[str], what: str) -> dict[str, Any]:
     """Read the parameters of a class."""
-    hints = get_type_hints(kind)
+    hints = get_type_hints(kind) if given else {}
     names = [item.name for item in fields(kind)]
     values: dict[str, Any] = {}
     for place, part in enumerate(given):

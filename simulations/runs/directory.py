@@ -6,7 +6,8 @@
 ``metrics.jsonl``
     One JSON object per evaluation, in the order of rounds: ``round`` (how many are done),
     ``train_loss``, ``train_accuracy``, ``test_loss``, ``test_accuracy`` (over the whole sets),
-    ``train_class_accuracy``, ``test_class_accuracy`` (lists by class), ``participants`` (mean
+    ``train_class_accuracy``, ``test_class_accuracy`` (lists by class; a regression has none, and
+    the name of its own metric in place of accuracy), ``participants`` (mean
     number per round since the last object), ``counted`` (of these, those in the sum),
     ``round_seconds`` (median time of a round since the last object, evaluation left out),
     ``seconds`` (of training and evaluation so far, over all attempts). What is not a finite number

@@ -23,6 +23,14 @@ class Own(FedAUMethod):
     bold: bool = False
 
 
+@dataclass(frozen=True)
+class Strict(FedAUMethod):
+    """A method that checks its parameters in its own words."""
+
+    def __post_init__(self):
+        raise ValueError("This one is never right.")
+
+
 class NoMethod:
     """Something else."""
 
@@ -71,6 +79,7 @@ def test_a_text_stands_for_an_object_and_back(registry, text, found, canonical):
         (METHODS, f"{HERE}:Half", f"method is '{HERE}:Half', but must be a class that has "
          "strategy."),
         (METHODS, f"{HERE}:Own:bold=1", "bold of method own is '1', but must be true or false."),
+        (METHODS, f"{HERE}:Strict", "This one is never right."),
         (TASKS, "mnist", "dataset is 'mnist', but must be one of svhn, cifar10, cifar100"),
         (PATTERNS, "sine:amplitude=2", "amplitude of pattern sine is 2.0, but must be in [0, 1]."),
         (PATTERNS, "sine:amplitude=nan", "amplitude of pattern sine is 'nan', but must be a fin"),
