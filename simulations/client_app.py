@@ -1,13 +1,15 @@
 """The ClientApp: a plain Flower client, made a client of the run's method by the plugin's mod.
 
 A node stands for one client, or hosts those that a message names in ``fedau-clients``. Where the
-message names no place for the clients' states, nothing is simulated: `simulations.real`. Under
-Flower's built-in FedAvg nothing of the plugin is in between.
+message names no place for the clients' states, nothing is simulated: `simulations.nodes.deployed`.
+Under a method whose clients do not participate in the plugin's sense, such as Flower's own FedAvg,
+nothing of the plugin is in between.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 from flwr.app import (
     ArrayRecord,
@@ -27,33 +29,42 @@ from flwr.common.constant import ErrorCode
 from fedau_flwr import FedAUMod, SecureSumMod
 from fedau_flwr.availability import answer_identity
 from fedau_flwr.client.host import Host
+from fedau_flwr.client.mod import refuse
 from fedau_flwr.wire.records import decode_all, encode
-from fedau_flwr.wire.requests import HOSTED
-from simulations.config import RunConfig
-from simulations.nodes import deployed as real
+from fedau_flwr.wire.requests import HOSTED, Refusal
+from simulations.config import ConfigError, RunConfig
+from simulations.nodes import deployed
 from simulations.nodes.worker import STATES, Worker, worker_for
+from simulations.registry import ALLOW_IMPORT
 
 
 @lru_cache(maxsize=1)
-def _worker_of(run_config: tuple[tuple[str, UserConfigValue], ...]) -> Worker:
-    return worker_for(RunConfig.parse(dict(run_config)))
+def _worker_of(run_config: tuple[tuple[str, UserConfigValue], ...], imports: str | None) -> Worker:
+    return worker_for(RunConfig.parse(dict(run_config), imports=imports))
 
 
 def _worker(context: Context) -> Worker:
-    return _worker_of(tuple(context.run_config.items()))
+    # A simulation runs what its user asks for; where a node's owner has a say, that counts.
+    allowed = context.node_config.get(ALLOW_IMPORT)
+    imports = None if allowed is None else str(allowed)
+    return _worker_of(tuple(context.run_config.items()), imports)
 
 
 def participate(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
     """Apply the mod of the run's method to the train messages of a node that is one client."""
     train = message.metadata.message_type.split(".")[0] == MessageType.TRAIN
-    if not train or context.run_config["method"] == "fedavg":
+    if not train or HOSTED in message.content["config"]:
         return call_next(message, context)
-    config = message.content["config"]
-    if HOSTED in config:
-        return call_next(message, context)
+    config: Any = message.content["config"]
     if STATES not in config:
-        return real.fedau_mod(context)(message, context, call_next)
+        try:
+            mod = deployed.fedau_mod(context)
+        except ConfigError as error:
+            return refuse(message, Refusal(str(error)))
+        return mod(message, context, call_next) if mod else call_next(message, context)
     worker = _worker(context)
+    if not worker.config.algorithm.participates:
+        return call_next(message, context)
     client = int(context.node_config["partition-id"])
     mod = FedAUMod(
         worker.experiment.weighting(client), store=lambda _: worker.store(client, config)
@@ -76,19 +87,20 @@ app.query()(answer_identity)
 def train(message: Message, context: Context) -> Message:
     """Train this node's client, or the clients that the message names."""
     if STATES not in message.content["config"]:
-        return real.train(message, context)
+        return deployed.train(message, context)
     worker = _worker(context)
-    config = message.content["config"]
-    if HOSTED in config and context.run_config["method"] != "fedavg":
+    config: Any = message.content["config"]
+    participates = worker.config.algorithm.participates
+    if HOSTED in config and participates:
         host = Host(lambda client: worker.participant(client, config))
         return host.reply(message, lambda client, model: worker.train(client, model, config))
-    model = decode_all(message.content["arrays"])
+    model = decode_all(message.content.array_records["arrays"])
     clients = list(config.get(HOSTED, [int(context.node_config["partition-id"])]))
     if len(clients) == 1:
         trained, examples = worker.train(clients[0], model, config), worker.examples(clients[0])
     else:
         trained, examples = worker.weighted_mean(clients, model, config)
-    if examples == 0 and context.run_config["method"] == "fedavg":
+    if examples == 0 and not participates:
         # Flower's FedAvg divides by the sum of the examples, which must not be 0.
         reason = f"clients {clients} hold no samples to train on"
         return Message(Error(ErrorCode.MOD_FAILED_PRECONDITION, reason), reply_to=message)
@@ -102,24 +114,24 @@ def train(message: Message, context: Context) -> Message:
 def evaluate(message: Message, context: Context) -> Message:
     """Evaluate the model on a range of the training and one of the test samples.
 
-    The reply has sums for each part, and the loss and correctness of each training sample where the
+    The reply has sums for each part, and the loss and score of each training sample where the
     message asks for ``samples``.
     """
     worker = _worker(context)
-    model = decode_all(message.content["arrays"])
-    config = message.content["config"]
+    model = decode_all(message.content.array_records["arrays"])
+    config: Any = message.content["config"]
     content = RecordDict()
     for part in ("train", "test"):
         start, stop = config[part]
         result = worker.evaluate(model, part, start, stop)
-        total = result.total(worker.experiment.spec.num_classes)
+        total = result.total(worker.experiment.task.num_groups)
         content[part] = ConfigRecord(
             {
                 "loss": total.loss_sum,
-                "correct": total.correct.tolist(),
+                "scores": total.scores.tolist(),
                 "counts": total.counts.tolist(),
             }
         )
         if config["samples"] and part == "train":
-            content["samples"] = ArrayRecord([result.losses, result.correct])
+            content["samples"] = ArrayRecord([result.losses, result.scores])
     return Message(content, reply_to=message)

@@ -2,25 +2,32 @@
 
 The same keys are options of ``fedau run``, overrides of ``flwr run . -c "key=value"`` and lines of
 a run's ``config.toml``. A value of 0, or an empty text, stands for "as in the paper" or "chosen for
-you" where a key says so.
+you" where a key says so. Method, data set and pattern are texts that `simulations.registry` reads.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from simulations.patterns.builders import PATTERNS
+from simulations.methods import METHODS, Method
+from simulations.old_keys import translated
+from simulations.patterns import PATTERNS, Pattern
+from simulations.registry import ConfigError, Registry, check
+from simulations.tasks import TASKS, Task
 from simulations.tasks.arrays import default_data_dir
-from simulations.tasks.prepare import resized
-from simulations.tasks.spec import DATASETS, METHODS, DataError, DatasetSpec, dataset
+
+__all__ = ["ConfigError", "RunConfig", "key_of"]
 
 AUGMENTATIONS = ("per-image", "per-batch")
-DRAWS = ("own", "authors")
+AUTHORS = "authors"
+DRAWS = ("own", AUTHORS)
+_GROUPS = r"(\s*[^\s:,]+:[1-9]\d*\s*(,|$))+"
 LEAST_SECURE = 3
 """The fewest SuperNodes with which a secure sum hides anything."""
 
@@ -37,6 +44,13 @@ MAY_CHANGE = frozenset(
 """Keys that do not change the training itself, so that a resumed run may have other values."""
 
 
+REGISTRIES: Mapping[str, Registry[Any]] = {
+    "method": METHODS,
+    "dataset": TASKS,
+    "pattern": PATTERNS,
+}
+
+
 def _key(default: Any, text: str) -> Any:
     return field(default=default, metadata={"help": text})
 
@@ -45,9 +59,18 @@ def _key(default: Any, text: str) -> Any:
 class RunConfig:
     """The settings of one run; `metadata["help"]` of a field explains its key."""
 
-    method: str = _key("fedau", f"How updates become a step: {', '.join(METHODS)}.")
-    dataset: str = _key("synthetic", f"Data set: {', '.join(DATASETS)}.")
-    pattern: str = _key("bernoulli", f"How clients come and go: {', '.join(PATTERNS)}.")
+    method: str = _key(
+        "fedau", "How updates become a step, as `fedau methods` lists them, with parameters after "
+        "colons: fedau:50."
+    )  # fmt: skip
+    dataset: str = _key(
+        "synthetic", "Data and model, as `fedau tasks` lists them, with parameters after colons: "
+        "synthetic:train=2000."
+    )  # fmt: skip
+    pattern: str = _key(
+        "bernoulli", "How clients come and go, as `fedau patterns` lists them, with parameters "
+        "after colons: sine:period=20."
+    )  # fmt: skip
     num_server_rounds: int = _key(
         20, "Rounds; 0 is the paper's number: SVHN 2,000, CIFAR-10 and CINIC-10 10,000, CIFAR-100 "
         "20,000."
@@ -55,7 +78,6 @@ class RunConfig:
     clients: int = _key(250, "Number of clients N; the paper has 250.")
     seed: int = _key(1, "Seed of data split, participation, initial model and batches; the paper "
                      "has 1 to 5.")  # fmt: skip
-    cutoff: int = _key(50, "FedAU's cutoff K; 0 is infinity; the paper has 50 and infinity.")
     alpha_data: float = _key(0.1, "Dirichlet parameter of the data split; the paper has 0.1.")
     alpha_participation: float = _key(
         0.1, "Dirichlet parameter of the participation probabilities; the paper has 0.1."
@@ -82,15 +104,9 @@ class RunConfig:
         0.0, "Probability that a train reply never arrives, in [0, 1); the paper has 0."
     )
     secure_sum: bool = _key(
-        False, "Let the server see nothing but masked vectors and their sum; every method but "
-        f"fedavg, at least {LEAST_SECURE} SuperNodes."
+        False, "Let the server see nothing but masked vectors and their sum; not for Flower's own "
+        f"FedAvg, and with at least {LEAST_SECURE} SuperNodes."
     )  # fmt: skip
-    trace: str = _key(
-        "", "Absolute path of a .csv or .npy file, for the pattern trace, which begins "
-        "again after its last round."
-    )  # fmt: skip
-    train_samples: int = _key(0, "Training samples of the synthetic data set; 0 is its own number.")
-    test_samples: int = _key(0, "Test samples of the synthetic data set; 0 is its own number.")
     evaluate_every: int = _key(
         0, "Rounds between evaluations; 0 is a fiftieth of the rounds. Over the last 200 rounds it "
         "is 10 at most, as in the paper."
@@ -108,64 +124,82 @@ class RunConfig:
         "", "Absolute path of the run's own directory; empty is a new one in ~/.fedau/runs."
     )
     round_deadline: float = _key(
-        600.0, "Seconds until a round of a real federation goes on without those who have not "
+        600.0, "Seconds until a round of a deployment goes on without those who have not "
         "replied; with secure-sum, of each of its four exchanges."
     )  # fmt: skip
     groups: str = _key(
-        "", "Groups of a real federation's clients that share a history, with their sizes, as in "
+        "", "Groups of a deployment's clients that share a history, with their sizes, as in "
         "phones:1200,tablets:80."
     )  # fmt: skip
     resume: bool = _key(False, "Go on from the last checkpoint in run-dir.")
 
     def __post_init__(self) -> None:
         for item in fields(self):
-            _check_type(item.name, getattr(self, item.name), item.default)
-        _check_choice("method", self.method, METHODS)
-        _check_choice("pattern", self.pattern, PATTERNS)
-        _check_choice("augmentation", self.augmentation, AUGMENTATIONS)
-        _check_choice("draw", self.draw, DRAWS)
-        for name in ("clients", "local_steps", "batch_size"):
-            _check(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
-        for name in ("num_server_rounds", "seed", "cutoff", "lr", "server_lr", "train_samples"):
-            _check(name, getattr(self, name), getattr(self, name) >= 0, "0 or more")
-        for name in ("test_samples", "evaluate_every", "checkpoint_every", "clients_per_node"):
-            _check(name, getattr(self, name), getattr(self, name) >= 0, "0 or more")
-        for name in ("alpha_data", "alpha_participation"):
-            _check(name, getattr(self, name), getattr(self, name) > 0, "above 0")
-        _check("mean_participation", self.mean_participation,
-               0 < self.mean_participation <= 1, "in (0, 1]")  # fmt: skip
-        _check("min_participation", self.min_participation,
-               0 <= self.min_participation <= 1, "in [0, 1]")  # fmt: skip
-        _check("device", self.device, bool(re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device)),
-               "cpu, cuda, cuda:N or auto")  # fmt: skip
-        _check("round_deadline", self.round_deadline, self.round_deadline > 0, "above 0")
-        _check("groups", self.groups, _are_groups(self.groups), "like phones:1200,tablets:80")
-        _check("groups", self.groups, not self.groups or self.method == "fedau",
-               "empty unless the method is fedau")  # fmt: skip
-        _check("reply_loss", self.reply_loss, 0 <= self.reply_loss < 1, "in [0, 1)")
-        _check("server_lr", self.server_lr, not (self.server_lr and self.method == "fedavg"),
-               "0 for fedavg, which has no global step size")  # fmt: skip
-        _check("groups", self.groups, not (self.groups and self.secure_sum),
-               "empty with secure-sum: a group's label would leave in clear")  # fmt: skip
-        _check("secure_sum", self.secure_sum, not (self.secure_sum and self.method == "fedavg"),
-               "false for fedavg, whose clients send more than what is summed")  # fmt: skip
-        for name in ("trace", "data_dir", "run_dir"):
-            path = Path(getattr(self, name)).expanduser()
-            _check(name, getattr(self, name), not getattr(self, name) or path.is_absolute(),
-                   "an absolute path")  # fmt: skip
-        _check("seed", self.seed, self.draw == "own" or self.seed < 2**32,
-               f"below {2**32} with the authors' draw")  # fmt: skip
-        _check("trace", self.trace, bool(self.trace) == (self.pattern == "trace"),
-               "given for the pattern trace and for no other")  # fmt: skip
-        _check("resume", self.resume, not self.resume or bool(self.run_dir),
-               "false unless run-dir is given")  # fmt: skip
-        _check("clients", self.clients, self.clients <= self.spec.train_count,
-               f"at most {self.spec.train_count}, the number of training samples")  # fmt: skip
+            _check_type(key_of(item.name), getattr(self, item.name), item.default)
+        for name, registry in REGISTRIES.items():
+            # The same settings are the same texts: fedau:50 is fedau.
+            text = registry.text(registry.find(getattr(self, name)))
+            object.__setattr__(self, name, text)
+        self._check_numbers()
+        self._check_texts()
+        self._check_method()
+
+    def _check_numbers(self) -> None:
+        rules: dict[str, tuple[Callable[[float], bool], tuple[str, ...]]] = {
+            "at least 1": (lambda v: v >= 1, ("clients", "local_steps", "batch_size")),
+            "0 or more": (lambda v: v >= 0, ("num_server_rounds", "seed", "lr", "server_lr",
+                          "evaluate_every", "checkpoint_every", "clients_per_node")),
+            "above 0": (lambda v: v > 0, ("alpha_data", "alpha_participation", "round_deadline")),
+            "in (0, 1]": (lambda v: 0 < v <= 1, ("mean_participation",)),
+            "in [0, 1]": (lambda v: 0 <= v <= 1, ("min_participation",)),
+            "in [0, 1)": (lambda v: 0 <= v < 1, ("reply_loss",)),
+        }  # fmt: skip
+        for rule, (allowed, names) in rules.items():
+            for name in names:
+                value = getattr(self, name)
+                check(key_of(name), value, allowed(value), rule)
+        check("seed", self.seed, self.draw != AUTHORS or self.seed < 2**32,
+              f"below {2**32} with the authors' draw")  # fmt: skip
+        check("clients", self.clients, self.clients <= self.task.train_count,
+              f"at most {self.task.train_count}, the number of training samples")  # fmt: skip
+
+    def _check_texts(self) -> None:
+        for name, choices in (("augmentation", AUGMENTATIONS), ("draw", DRAWS)):
+            value = getattr(self, name)
+            check(name, value, value in choices, f"one of {', '.join(choices)}")
+        check("device", self.device, bool(re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device)),
+              "cpu, cuda, cuda:N or auto")  # fmt: skip
+        fine = not self.groups or re.fullmatch(_GROUPS, self.groups) is not None
+        check("groups", self.groups, fine, "like phones:1200,tablets:80")
+        for name in ("data_dir", "run_dir"):
+            value = getattr(self, name)
+            absolute = not value or Path(value).expanduser().is_absolute()
+            check(key_of(name), value, absolute, "an absolute path")
+        check("resume", self.resume, not self.resume or bool(self.run_dir),
+              "false unless run-dir is given")  # fmt: skip
+
+    def _check_method(self) -> None:
+        method = self.algorithm
+        check("groups", self.groups, not self.groups or method.groups,
+              f"empty for {method.name}, which knows no groups")  # fmt: skip
+        check("groups", self.groups, not (self.groups and self.secure_sum),
+              "empty with secure-sum: a group's label would leave in clear")  # fmt: skip
+        check("server-lr", self.server_lr, not self.server_lr or method.server_step,
+              f"0 for {method.name}, which has no global step size")  # fmt: skip
+        check("secure-sum", self.secure_sum, not self.secure_sum or method.secure,
+              f"false for {method.name}, whose clients send more than what is summed")  # fmt: skip
 
     @classmethod
-    def parse(cls, values: Mapping[str, Any]) -> RunConfig:
-        """Read a run config as Flower gives it; `ConfigError` names what is wrong in a sentence."""
+    def parse(cls, values: Mapping[str, Any], *, imports: str | None = None) -> RunConfig:
+        """Read a run config as Flower gives it; `ConfigError` names what is wrong in a sentence.
+
+        Import paths are honoured from the packages `imports`, which has commas; None is all.
+        """
+        values = translated(values)
         known = {key_of(item.name): item for item in fields(cls)}
+        for name, registry in REGISTRIES.items():
+            if imports is not None and isinstance(text := values.get(name), str):
+                registry.check_imports(text, imports)
         for key in values:
             if key not in known:
                 raise ConfigError(f"{key} is not a key of the run config: see `fedau run --help`.")
@@ -180,15 +214,12 @@ class RunConfig:
         if self.secure_sum and nodes < LEAST_SECURE:
             raise ConfigError(
                 f"secure-sum is true, which needs at least {LEAST_SECURE} SuperNodes to hide among,"
-                f" but there are {nodes}: set clients-per-node to 1, or to a number that leaves "
-                "more."
+                f" but there are {nodes}: set clients-per-node to 1, or to another smaller number."
             )
 
     def same_training(self, other: RunConfig) -> None:
         """Raise `ConfigError` unless a run of `other` can go on with these settings."""
-        free = MAY_CHANGE - (
-            {"num_server_rounds"} if self.pattern == "arrival-departure" else set()
-        )
+        free = MAY_CHANGE - ({"num_server_rounds"} if self.participation.needs_rounds else set())
         for item in fields(self):
             mine, others = getattr(self, item.name), getattr(other, item.name)
             if item.name not in free and mine != others:
@@ -202,20 +233,20 @@ class RunConfig:
         """Directory of the data sets."""
         return Path(self.data_dir).expanduser() if self.data_dir else default_data_dir()
 
-    @property
-    def spec(self) -> DatasetSpec:
-        """The data set, in the size that is asked for."""
-        try:
-            spec = dataset(self.dataset)
-            if self.train_samples or self.test_samples:
-                spec = resized(
-                    spec,
-                    train_count=self.train_samples or spec.train_count,
-                    test_count=self.test_samples or spec.test_count,
-                )
-        except DataError as error:
-            raise ConfigError(str(error)) from None
-        return spec
+    @cached_property
+    def algorithm(self) -> Method:
+        """The method with its parameters."""
+        return METHODS.find(self.method)
+
+    @cached_property
+    def task(self) -> Task:
+        """The task with its parameters."""
+        return TASKS.find(self.dataset)
+
+    @cached_property
+    def participation(self) -> Pattern:
+        """The participation pattern with its parameters."""
+        return PATTERNS.find(self.pattern)
 
     @property
     def group_sizes(self) -> dict[str, int]:
@@ -226,17 +257,18 @@ class RunConfig:
     @property
     def rounds(self) -> int:
         """Number of rounds."""
-        return self.num_server_rounds or self.spec.rounds
+        return self.num_server_rounds or self.task.rounds
 
     @property
     def local_lr(self) -> float:
         """Local step size before any decay."""
-        return self.lr or self.spec.step_size(self.method).local
+        return self.lr or self.algorithm.steps_on(self.task).local
 
     @property
     def global_lr(self) -> float:
         """Global step size; 1 where the method has none."""
-        return self.server_lr or self.spec.step_size(self.method).server or 1.0
+        steps = self.algorithm.steps_on(self.task)
+        return self.server_lr or (steps.server if self.algorithm.server_step else None) or 1.0
 
     @property
     def checkpoint_rounds(self) -> int:
@@ -251,35 +283,18 @@ class RunConfig:
         return server_round % every == 0 or server_round == self.rounds
 
 
-class ConfigError(ValueError):
-    """A setting that is not allowed; the message is one sentence."""
-
-
 def key_of(name: str) -> str:
     """Return the key of a field."""
     return name.replace("_", "-")
 
 
-def _are_groups(text: str) -> bool:
-    return not text or re.fullmatch(r"(\s*[^\s:,]+:[1-9]\d*\s*(,|$))+", text) is not None
-
-
-def _check(name: str, value: object, allowed: bool, rule: str) -> None:
-    if not allowed:
-        raise ConfigError(f"{key_of(name)} is {value!r}, but must be {rule}.")
-
-
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    _check(name, value, value in choices, f"one of {', '.join(choices)}")
-
-
-def _check_type(name: str, value: object, default: object) -> None:
+def _check_type(key: str, value: object, default: object) -> None:
     if isinstance(default, bool) or isinstance(value, bool):
-        _check(name, value, isinstance(value, bool) and isinstance(default, bool),
-               "true or false" if isinstance(default, bool) else "no truth value")  # fmt: skip
+        check(key, value, isinstance(value, bool) and isinstance(default, bool),
+              "true or false" if isinstance(default, bool) else "no truth value")  # fmt: skip
     elif isinstance(default, float):
         finite = isinstance(value, int | float) and math.isfinite(value)
-        _check(name, value, finite, "a finite number")
+        check(key, value, finite, "a finite number")
     else:
         rule = "an integer" if isinstance(default, int) else "a text"
-        _check(name, value, isinstance(value, type(default)), rule)
+        check(key, value, isinstance(value, type(default)), rule)

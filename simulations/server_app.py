@@ -20,9 +20,7 @@ from fedau_flwr.availability import AvailabilityGrid, HostGrid
 from fedau_flwr.server.callbacks import Callback
 from fedau_flwr.wire.records import encode
 from simulations.config import ConfigError, RunConfig
-from simulations.methods.strategy import build_strategy
 from simulations.nodes.resident import initial_parameters
-from simulations.patterns.builders import REAL
 from simulations.runs.deployment import run_deployment
 from simulations.runs.directory import RunDirectory
 from simulations.runs.event_grid import event_driven
@@ -30,6 +28,7 @@ from simulations.runs.experiment import Experiment, open_experiment
 from simulations.runs.log import run_log
 from simulations.runs.outcome import noting_refusal
 from simulations.runs.simulation import simulation_loop
+from simulations.runs.strategy import build_strategy
 
 log = logging.getLogger("flwr.simulations")
 
@@ -42,7 +41,7 @@ app = ServerApp()
 def main(grid: Grid, context: Context) -> None:
     """Run the experiment that the run config describes, or train on a deployment."""
     config = RunConfig.parse(context.run_config)
-    if isinstance(grid, _flower.HttpGrid) or config.pattern == REAL:
+    if isinstance(grid, _flower.HttpGrid) or not config.participation.simulated:
         run_deployment(grid, config)
     else:
         run_experiment(grid, config)
@@ -66,7 +65,7 @@ def run_experiment(
             strategy = build_strategy(config, present)
         log.info("The results go to %s.", run.path)
         loop = simulation_loop(experiment, present, strategy, run, callbacks)
-        loop.run(encode(initial_parameters(experiment.spec, seed=config.seed)), config.rounds)
+        loop.run(encode(initial_parameters(experiment.task, seed=config.seed)), config.rounds)
     return run
 
 

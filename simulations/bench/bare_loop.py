@@ -44,7 +44,7 @@ class BareLoop:
     def __init__(self, config: RunConfig, processes: int, trainer: str = "ours") -> None:
         self._config = config
         self._process = open_experiment(config).process
-        initial = initial_parameters(config.spec, seed=config.seed)
+        initial = initial_parameters(config.task, seed=config.seed)
         size = sum(value.size for value in initial.values())
         self._shared = RawArray("f", size * (1 + processes))
         self._model, *self._sums = _vectors(self._shared, size)
@@ -124,8 +124,8 @@ def _serve(
 ) -> None:
     """Train the clients of one process, round after round."""
     experiment = open_experiment(config)
-    trainer = TRAINERS[kind](experiment.spec, experiment.arrays.train)
-    arrays = initial_parameters(config.spec, seed=config.seed)
+    trainer = TRAINERS[kind](experiment.task, experiment.arrays.train)
+    arrays = initial_parameters(config.task, seed=config.seed)
     flat, *sums = _vectors(shared, sum(value.size for value in arrays.values()))
     total = sums[number]
     model, added = _views(flat, arrays), _views(total, arrays)

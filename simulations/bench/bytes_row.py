@@ -18,9 +18,9 @@ from simulations.bench.settings import BenchSettings
 from simulations.bench.side_by_side import Say
 from simulations.client_app import app
 from simulations.config import RunConfig
-from simulations.methods.strategy import build_strategy
 from simulations.nodes.resident import initial_parameters
 from simulations.nodes.worker import LR, STATES
+from simulations.runs.strategy import build_strategy
 
 _NODE = 7
 
@@ -46,7 +46,7 @@ def _reply_bytes(config: RunConfig, directory: Path) -> int:
     grid: Any = SimpleNamespace(get_node_ids=lambda: [_NODE], client_numbers={_NODE: 0})
     strategy = build_strategy(config, grid)
     settings = ConfigRecord({LR: config.local_lr, STATES: str(directory / "states")})
-    model = encode(initial_parameters(config.spec, seed=config.seed))
+    model = encode(initial_parameters(config.task, seed=config.seed))
     (message,) = strategy.configure_train(1, model, settings, cast(Grid, grid))
     context = Context(
         run_id=1,

@@ -7,19 +7,20 @@ from pathlib import Path
 import numpy as np
 
 from simulations.tasks.arrays import PARTS, staged
-from simulations.tasks.spec import IMAGE_SHAPE, dataset
+from simulations.tasks.cifar10 import CIFAR10
+from simulations.tasks.images.task import IMAGE_SHAPE
 
 
 def cifar10_or_random(data: Path, scratch: Path) -> tuple[Path, str]:
     """Return a data directory with CIFAR-10's array files, and what they hold."""
-    spec = dataset("cifar10")
-    if (data / spec.name / "test-labels.npy").is_file():
-        return data, spec.title
+    task = CIFAR10()
+    if (data / task.name / "test-labels.npy").is_file():
+        return data, task.title
     rng = np.random.default_rng(1)
-    with staged(scratch / spec.name) as staging:
+    with staged(scratch / task.name) as staging:
         for part in PARTS:
-            count = spec.count(part)
+            count = task.count(part)
             images = rng.integers(256, size=(count, *IMAGE_SHAPE), dtype=np.uint8)
             np.save(staging / f"{part}-images.npy", images)
-            np.save(staging / f"{part}-labels.npy", rng.permutation(count) % spec.num_classes)
-    return scratch, f"random images of {spec.title}'s shape"
+            np.save(staging / f"{part}-labels.npy", rng.permutation(count) % task.num_classes)
+    return scratch, f"random images of {task.title}'s shape"

@@ -55,7 +55,7 @@ def engine_rows(settings: BenchSettings, runs: FlowerRuns, say: Say) -> list[Row
     details["bare-seconds"] = sides.reference()
     whole = float(np.median([times["evaluate"].max() for times in phases["hosts"]]))
     details["evaluate-seconds"] = whole
-    images = sum(config.spec.count(part) for part in PARTS)
+    images = sum(config.task.count(part) for part in PARTS)
     details["participants"] = float(np.median(participants(config)))
     return [
         Row("hosts", "FedAU with hosts / bare loop", sides.ratio("hosts"), "at most", 1.10,

@@ -17,7 +17,7 @@ from simulations.bench.row import Row
 from simulations.bench.settings import BenchSettings
 from simulations.nodes.client_states import RECORD_BYTES, VECTORS_PER_CLIENT
 from simulations.nodes.resident import initial_parameters
-from simulations.tasks.spec import IMAGE_SHAPE
+from simulations.tasks.images.task import IMAGE_SHAPE
 
 CLIENTS, PARTICIPANTS = 1_000_000, 1_000
 _BOOKS = 6
@@ -28,8 +28,8 @@ def million(settings: BenchSettings, rows: Sequence[Row]) -> dict[str, float]:
     """Return the parts of a round, and what lies in memory and on disks."""
     by_key = {row.key: row for row in rows}
     details, profile = by_key["hosts"].details, by_key["hosts"].profile
-    spec = settings.config.spec
-    model = 4 * sum(value.size for value in initial_parameters(spec, seed=1).values())
+    task = settings.config.task
+    model = 4 * sum(value.size for value in initial_parameters(task, seed=1).values())
     core_seconds = details["bare-seconds"] * settings.workers / details["participants"]
     message = sum(v for name, v in profile.items() if name.startswith("per message")) / 1e3
     return {
@@ -47,7 +47,7 @@ def million(settings: BenchSettings, rows: Sequence[Row]) -> dict[str, float]:
         "states-megabytes": CLIENTS * RECORD_BYTES / 1e6,
         "books-megabytes": CLIENTS * 8 * _BOOKS / 1e6,
         "ledger-megabytes-once-all-came": _ledger_megabytes(),
-        "class-shares-megabytes": CLIENTS * 8 * spec.num_classes / 1e6,
+        "class-shares-megabytes": CLIENTS * 8 * task.num_classes / 1e6,
         "data-gigabytes-at-16-samples": 16 * CLIENTS * np.prod(IMAGE_SHAPE) / 1e9,
         "mifa-terabytes-once-all-came": CLIENTS * VECTORS_PER_CLIENT * model / 1e12,
     }

@@ -17,19 +17,19 @@ from torch.nn import functional
 from simulations.nodes.resident import Parameters
 from simulations.nodes.trainer import LocalResult, batch_positions
 from simulations.tasks.arrays import Part
-from simulations.tasks.augmentation import Normalisation, augment
-from simulations.tasks.models import Classifier
-from simulations.tasks.spec import DatasetSpec
+from simulations.tasks.images.augmentation import Normalisation, augment
+from simulations.tasks.images.models import Classifier
+from simulations.tasks.images.task import ImageTask
 
 
 class PlainTrainer:
     """Has the interface of `LocalTrainer`."""
 
-    def __init__(self, spec: DatasetSpec, train: Part) -> None:
+    def __init__(self, task: ImageTask, train: Part) -> None:
         torch.set_num_threads(1)
-        self._spec = spec
+        self._task = task
         self._train = train
-        self._normalise = Normalisation(spec, torch.device("cpu"))
+        self._normalise = Normalisation(task, torch.device("cpu"))
         self._changes = torch.Generator()
 
     def train(
@@ -43,7 +43,7 @@ class PlainTrainer:
         batch: int = 16,
     ) -> LocalResult:
         """Run `steps` steps of size `lr` from `parameters` on the samples `indices`."""
-        module = PlainClassifier(self._spec.model)
+        module = PlainClassifier(self._task.layout)
         module.load_state_dict({name: torch.tensor(v) for name, v in parameters.items()})
         optimiser = torch.optim.SGD(module.parameters(), lr=lr)
         self._changes.manual_seed(hash(seed) % 2**63)
@@ -52,10 +52,10 @@ class PlainTrainer:
         )
         losses = []
         for chosen in indices[positions] if len(indices) else ():
-            pixels = torch.from_numpy(self._train.images[chosen])
-            images = augment(pixels, self._spec, self._normalise, self._changes).contiguous()
+            pixels = torch.from_numpy(self._train.inputs[chosen])
+            images = augment(pixels, self._task, self._normalise, self._changes).contiguous()
             loss = functional.cross_entropy(
-                module(images), torch.from_numpy(self._train.labels[chosen])
+                module(images), torch.from_numpy(self._train.targets[chosen])
             )
             optimiser.zero_grad()
             torch.autograd.backward(loss)

@@ -12,7 +12,7 @@ from simulations.nodes.resident import initial_parameters
 def secure_rows(settings: BenchSettings, say: Say) -> list[Row]:
     """Sum vectors of the model's size by both protocols, with the same clients lost."""
     say("the secure sum")
-    parameters = sum(v.size for v in initial_parameters(settings.config.spec, seed=1).values())
+    parameters = sum(v.size for v in initial_parameters(settings.config.task, seed=1).values())
     measured = compare_with_secaggplus(
         clients=settings.secure_clients,
         dropped=settings.secure_dropped,

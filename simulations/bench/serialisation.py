@@ -21,7 +21,7 @@ def serialisation_milliseconds(config: RunConfig) -> dict[str, float]:
     """Return the costs per message of the run's model, in processor time of this process."""
     # Flower's messages take their sender from here; in a ServerApp's process it is set.
     TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
-    model = initial_parameters(config.spec, seed=config.seed)
+    model = initial_parameters(config.task, seed=config.seed)
     record = encode(model)
     content = RecordDict({"arrays": record, "config": ConfigRecord({"server-round": 1})})
     message = Message(content, 1, MessageType.TRAIN)

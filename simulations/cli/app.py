@@ -24,14 +24,13 @@ from simulations.cli.invocation import (
     seed_list,
     sentences,
 )
+from simulations.cli.listing import ALL_METHODS, methods_command, patterns_command, tasks_command
 from simulations.cli.options import run_options
 from simulations.cli.report import register as register_reports
 from simulations.config import MAY_CHANGE, RunConfig
 from simulations.launch.runner import Resources, run_all
-from simulations.patterns.builders import REAL
 from simulations.runs.directory import RunDirectory
 from simulations.runs.resumption import run_missing
-from simulations.tasks.spec import METHODS
 
 MakeResources = Callable[[], Resources]
 
@@ -47,8 +46,10 @@ def run(values: dict[str, Any], resources: MakeResources) -> None:
     otherwise.
     """
     with sentences():
-        name = f"{values['method']}-{values['dataset']}-seed{values['seed']}"
-        config = RunConfig(**{**values, "run_dir": values["run_dir"] or str(new_directory(name))})
+        config = RunConfig(**values)
+        if not config.run_dir:
+            name = f"{config.algorithm.slug}-{config.task.slug}-seed{config.seed}"
+            config = replace(config, run_dir=str(new_directory(name)))
         end(run_all([config], resources(), Console(), where=Path(config.run_dir), reports=True))
 
 
@@ -69,7 +70,7 @@ def resume(
             key.replace("-", "_"): v for key, v in RunDirectory(path).config().to_dict().items()
         }
         config = RunConfig(**{**saved, **values, "run_dir": str(path), "resume": True})
-        if config.pattern == REAL:
+        if not config.participation.simulated:
             raise typer.Exit(deployment.resume_deployment(path, config, federation))
         end(run_all([config], resources(), Console(), where=path, reports=True))
 
@@ -82,10 +83,10 @@ def compare(
     methods: Annotated[
         str,
         typer.Option(
-            help="Methods, with commas between them; fedau:K sets its cutoff, and +secure at the "
-            "end makes the sum secure."
+            help="Methods, with commas between them, as --method of `fedau run` has them; +secure "
+            "at the end makes the sum secure."
         ),
-    ] = ",".join(METHODS),
+    ] = ALL_METHODS,
     seeds: Annotated[str, typer.Option(help="Seeds, as in 1,2 or 1-5; the paper has 1-5.")] = "1",
     out: Annotated[
         Path | None, typer.Option(help="Directory of the runs; a new one in ./runs by default.")
@@ -121,6 +122,9 @@ def register(app: typer.Typer) -> None:
     commands: tuple[Callable[..., None], ...] = (run, compare, resume, bench)
     for command in commands:
         app.command()(command)
+    app.command("methods")(methods_command)
+    app.command("tasks")(tasks_command)
+    app.command("patterns")(patterns_command)
     register_reports(app)
     app.add_typer(data_app, name="data")
     deployment.register(app)

@@ -6,9 +6,8 @@ from typing import Annotated
 import typer
 
 from simulations.cli.invocation import sentences
+from simulations.tasks import TASKS
 from simulations.tasks.arrays import default_data_dir
-from simulations.tasks.prepare import prepare
-from simulations.tasks.spec import DATASETS, dataset
 
 app = typer.Typer(help="Data sets of the experiments.", no_args_is_help=True)
 
@@ -20,7 +19,7 @@ def _data() -> None:
 
 @app.command("prepare")
 def prepare_command(
-    name: Annotated[str, typer.Argument(help=f"One of {', '.join(DATASETS)}.")],
+    name: Annotated[str, typer.Argument(help="A task, as `fedau tasks` lists them.")],
     data_dir: Annotated[
         Path | None, typer.Option(help="Where data sets are kept.  [default: the user's cache]")
     ] = None,
@@ -32,9 +31,9 @@ def prepare_command(
 ) -> None:
     """Build the array files of a data set: by download, from files, or from a seed."""
     with sentences():
-        spec = dataset(name)
-        folder = prepare(spec, (data_dir or default_data_dir()).resolve(), source=source, seed=seed)
+        task = TASKS.find(name)
+        folder = task.prepare((data_dir or default_data_dir()).resolve(), source=source, seed=seed)
     typer.echo(
-        f"{spec.title}: {spec.train_count} training and {spec.test_count} test images of "
-        f"{spec.num_classes} classes are in {folder}"
+        f"{task.title}: {task.train_count} training and {task.test_count} test "
+        f"samples are in {folder}"
     )

@@ -13,8 +13,7 @@ import typer
 from simulations.config import ConfigError, RunConfig
 from simulations.launch.runner import stopped
 from simulations.runs.failures import RunFailure
-from simulations.runs.summary import label
-from simulations.tasks.spec import DataError
+from simulations.tasks import DataError
 
 SECURE = "+secure"
 """What the name of a method ends with where the sum is secure."""
@@ -59,20 +58,10 @@ def end(outcomes: list[dict[str, Any]]) -> None:
 
 
 def method_settings(text: str) -> dict[str, Any]:
-    """Return the keys of the run config that a method means.
-
-    ``fedau:K`` has its cutoff, 0 is none; ``+secure`` at the end makes the sum secure.
-    """
+    """Return the keys of the run config that a method means: +secure makes the sum secure."""
     if text.endswith(SECURE):
-        return {**method_settings(text.removesuffix(SECURE)), "secure_sum": True}
-    name, colon, cutoff = text.partition(":")
-    if not colon:
-        return {"method": name}
-    if name != "fedau" or not cutoff.isdecimal():
-        raise ConfigError(
-            f"methods has {text!r}, but a cutoff goes with fedau, as in fedau:50 or fedau:0."
-        )
-    return {"method": name, "cutoff": int(cutoff)}
+        return {"method": text.removesuffix(SECURE), "secure_sum": True}
+    return {"method": text}
 
 
 def method_list(text: str) -> list[str]:
@@ -100,5 +89,4 @@ def distinct(configs: Iterable[RunConfig]) -> list[RunConfig]:
 
 def run_name(config: RunConfig) -> str:
     """Return the name of a run's directory among runs that differ in method and seed."""
-    folder = label(config).replace(" K=", "-").replace("∞", "infinity")
-    return f"{folder}{SECURE if config.secure_sum else ''}-seed{config.seed}"
+    return f"{config.algorithm.slug}{SECURE if config.secure_sum else ''}-seed{config.seed}"

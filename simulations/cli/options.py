@@ -14,7 +14,7 @@ from simulations.config import RunConfig, key_of
 from simulations.launch.runner import Resources
 
 _NAMES = {"num_server_rounds": "rounds"}
-_PATHS = ("data_dir", "run_dir", "trace")
+_PATHS = ("data_dir", "run_dir")
 _HINTS = {**get_type_hints(RunConfig), **get_type_hints(Resources)}
 
 Command = Callable[..., None]

@@ -1,8 +1,9 @@
-"""The commands that make results: study, search, table, plot, keep, pattern and draws."""
+"""The commands that make results: study, search, table, plot, export, pattern, …."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +11,7 @@ import typer
 from rich.console import Console
 
 from simulations.cli.invocation import end, method_list, seed_list, sentences
+from simulations.cli.listing import ALL_METHODS
 from simulations.cli.options import run_options
 from simulations.config import ConfigError, RunConfig
 from simulations.launch.runner import Resources, stopped
@@ -19,9 +21,8 @@ from simulations.report.search import Search
 from simulations.report.studies import STUDIES, Study, study_configs
 from simulations.report.studies import study as study_of
 from simulations.runs.resumption import Step, run_missing
-from simulations.tasks.spec import METHODS
 
-_OWN = ("resume", "run_dir", "method", "seed", "cutoff")
+_OWN = ("resume", "run_dir", "method", "seed")
 _DRAWN = ("dataset", "clients", "alpha_data", "alpha_participation", "mean_participation",
           "min_participation", "draw", "data_dir")  # fmt: skip
 """What participation is drawn from, apart from the seed."""
@@ -74,7 +75,7 @@ def plot(
             )
 
 
-def keep(
+def export(
     directory: Directory,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Where the copies go.")],
     each_seed: EachSeed = False,
@@ -86,7 +87,7 @@ def keep(
     """
     from simulations.report.plots import KINDS  # noqa: PLC0415
     from simulations.report.presentation import present  # noqa: PLC0415
-    from simulations.runs.export import keep as copy  # noqa: PLC0415 -- as above
+    from simulations.runs.export import export as copy  # noqa: PLC0415 -- as above
 
     with sentences():
         where, target = (path.expanduser().resolve() for path in (directory, out))
@@ -110,17 +111,17 @@ def pattern(
 
 
 @run_options(only=_DRAWN)
-def draws(
+def participation_stats(
     values: dict[str, Any],
     seeds: Annotated[str, typer.Option(help="Seeds, as in 1,2 or 1-5.")] = "1-5",
     out: Annotated[Path | None, typer.Option(help="Write the table here, too.")] = None,
 ) -> None:
     """Print how often the clients and classes of each seed come, which makes it easy or hard."""
-    from simulations.report.participation_stats import draws as table_of  # noqa: PLC0415 -- as above
+    from simulations.report.participation_stats import participation_table  # noqa: PLC0415
     from simulations.report.presentation import show, write_tables  # noqa: PLC0415
 
     with sentences():
-        found, console = table_of(RunConfig(**values), seed_list(seeds)), Console()
+        found, console = participation_table(RunConfig(**values), seed_list(seeds)), Console()
         show(found, console)
         if out:
             write_tables([found], out.expanduser().resolve(), console)
@@ -137,7 +138,7 @@ def study(
     resources: Callable[[], Resources],
     methods: Annotated[
         str | None,
-        typer.Option(help="Methods instead of the study's, with commas; fedau:K sets the cutoff."),
+        typer.Option(help="Methods instead of the study's, with commas between them."),
     ] = None,
     seeds: Annotated[str, typer.Option(help="Seeds, as in 1,2 or 1-5.")] = "1-5",
     out: Annotated[
@@ -221,9 +222,7 @@ def search(
     *,
     values: dict[str, Any],
     resources: Callable[[], Resources],
-    methods: Annotated[
-        str, typer.Option(help="Methods, with commas between them; fedau:K sets its cutoff.")
-    ] = ",".join(METHODS),
+    methods: Annotated[str, typer.Option(help="Methods, with commas between them.")] = ALL_METHODS,
     seeds: Annotated[str, typer.Option(help="Seeds, as in 1,2 or 1-5; losses are means.")] = "1",
     out: Annotated[
         Path | None, typer.Option(help="Directory of the runs; ./runs/search-DATASET by default.")
@@ -236,7 +235,7 @@ def search(
     """
     with sentences():
         console = Console()
-        name = f"search-{values.get('dataset', RunConfig().dataset)}"
+        name = f"search-{RunConfig(**values).task.slug}"
         parent = (out or Path("runs") / name).expanduser().resolve()
         plan = Search(method_list(methods), values, seed_list(seeds), parent)
         outcomes: list[dict[str, Any]] = []
@@ -259,7 +258,21 @@ def _place(out: Path | None, directory: Path) -> Path:
 def register(app: typer.Typer) -> None:
     """Add the commands that make results."""
     commands: tuple[Callable[..., None], ...] = (
-        study, search, table, plot, keep, pattern, draws,
+        study, search, table, plot, export, pattern, participation_stats,
     )  # fmt: skip
     for command in commands:
         app.command()(command)
+    for old, command in (("keep", export), ("draws", participation_stats)):
+        app.command(old, hidden=True)(_deprecated(old, command))
+
+
+def _deprecated(old: str, command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command under its name of version 0.1."""
+
+    @wraps(command)
+    def renamed(**options: Any) -> None:
+        new = command.__name__.replace("_", "-")
+        typer.echo(f"`fedau {old}` is deprecated: it is `fedau {new}` now.", err=True)
+        command(**options)
+
+    return renamed

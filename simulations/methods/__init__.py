@@ -1,1 +1,8 @@
-"""The methods of the command line."""
+"""The methods that can be compared, one per file; `METHODS` finds them by name."""
+
+from simulations.methods.base import Look, Method
+from simulations.registry import Registry
+
+METHODS: Registry[Method] = Registry("method", Method, __name__, "fedau.methods")
+
+__all__ = ["METHODS", "Look", "Method"]

@@ -2,10 +2,11 @@
 
 A host serves other clients in every round, so states live where all workers reach them: in the
 run's directory, which several machines have to share. A client has a record of fixed size with two
-slots, and under MIFA and FedVARP a place for two vectors per slot in a second, sparse file. Two
-slots are enough: a simulation only ever resumes from its last checkpoint, so of the versions that a
-`Participant` keeps, the first (the newest one before the checkpoint) and the last are all that can
-be asked for again.
+slots. What a method lets clients remember or send is named arrays: each name has a sparse file of
+blocks of equal size, one per slot, and beside it the names, types and shapes of the arrays in a
+block. Two slots are enough: a simulation only ever resumes from its last checkpoint, so of the
+versions that a `Participant` keeps, the first (the newest one before the checkpoint) and the last
+are all that can be asked for again.
 
 Reading and writing are a system call each, since on one machine the files stay in memory. They are
 opened and closed every time, which is when a network file system looks for what other machines
@@ -17,18 +18,23 @@ workers ever serve the same client at a time, so there are no locks.
 
 from __future__ import annotations
 
-import math
+import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedau_flwr.arrays import Arrays
 from fedau_flwr.client.store import Store, Version
+from fedau_flwr.client.transform import Memory
+from fedau_flwr.files import save_text
 from fedau_flwr.weight_state import WeightState
+from fedau_flwr.wire.parts import Parts
 
 SLOTS = 2
 _SLOT = np.dtype(
@@ -38,33 +44,67 @@ _SLOT = np.dtype(
         ("intervals", np.int64),
         ("elapsed", np.int64),
         ("weight", np.float64),
-        ("vectors", np.int64),
+        ("blocks", np.int64),
     ]
 )
 RECORD_BYTES = SLOTS * _SLOT.itemsize
 VECTORS_PER_CLIENT = 2 * SLOTS
-_NO_VECTORS, _SENT_ONLY, _BOTH = 0, 1, 2
-_MEMORY, _SENT = 0, 1
-
-Layout = Mapping[str, tuple[int, ...]]
 
 
-class ClientStates:
-    """The states of clients in `directory`.
+class Blocks:
+    """The blocks of one name: a stamp with round and attempt, and arrays of fixed shapes.
 
     Parameters
     ----------
-    directory : Path
-        Made if it is not there.
-    layout : Layout
-        Names and shapes of the model's arrays, all float32.
+    path : Path
+        The file of the blocks.
+    arrays : numpy dtype
+        Names, types and shapes of the arrays in a block.
     """
 
-    def __init__(self, directory: Path, layout: Layout) -> None:
+    def __init__(self, path: Path, arrays: np.dtype[Any]) -> None:
+        self._path = path
+        self._dtype = np.dtype([("stamp", np.int64, 2), ("arrays", arrays)])
+
+    @classmethod
+    def like(cls, path: Path, arrays: Arrays) -> Blocks:
+        """Make the file for such arrays; workers that do it at the same time write the same."""
+        # A field needs a name, which the value of a scalar part has not.
+        layout = [(f".{name}", value.dtype.str, value.shape) for name, value in arrays.items()]
+        save_text(path.with_suffix(".json"), json.dumps(layout))
+        return cls(path, np.dtype(layout))
+
+    @classmethod
+    def of(cls, layout: Path) -> Blocks:
+        """Open the file whose layout is in `layout`."""
+        entries = json.loads(layout.read_text())
+        shapes = [(name, kind, tuple(shape)) for name, kind, shape in entries]
+        return cls(layout.with_suffix(".bin"), np.dtype(shapes))
+
+    def read(self, place: int, stamp: tuple[int, int]) -> Arrays | None:
+        """Return the arrays at a place, None if they do not belong to this round and attempt."""
+        block = _read(self._path, place, self._dtype, 1)[0]
+        if tuple(block["stamp"]) != stamp:
+            return None
+        names = self._dtype["arrays"].names or ()
+        return {name[1:]: np.asarray(block["arrays"][name]) for name in names}
+
+    def write(self, place: int, stamp: tuple[int, int], arrays: Arrays) -> None:
+        """Replace the arrays at a place."""
+        block = np.zeros(1, self._dtype)
+        block["stamp"] = stamp
+        for name in self._dtype["arrays"].names or ():
+            block["arrays"][name][0] = arrays[name[1:]]
+        _write(self._path, place, block)
+
+
+class ClientStates:
+    """The states of clients in `directory`, which is made if it is not there."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
         self._records = directory / "states.bin"
-        self._vectors = directory / "vectors.bin"
-        self._layout = dict(layout)
-        self._parameters = sum(math.prod(shape) for shape in layout.values())
+        self._blocks: dict[str, Blocks] = {}
         directory.mkdir(parents=True, exist_ok=True)
 
     def client(self, number: int) -> Store:
@@ -79,21 +119,29 @@ class ClientStates:
         """Write the slots of a client."""
         _write(self._records, number, record)
 
-    def vector(self, number: int, slot: int, kind: int) -> Arrays:
-        """Return the memory or the sent vector of a slot as the arrays of the model."""
-        place = (number * SLOTS + slot) * 2 + kind
-        vector = _read(self._vectors, place, np.dtype(np.float32), self._parameters)
-        arrays, start = {}, 0
-        for name, shape in self._layout.items():
-            stop = start + math.prod(shape)
-            arrays[name] = vector[start:stop].reshape(shape)
-            start = stop
-        return arrays
+    def arrays(self, place: int, stamp: tuple[int, int], count: int) -> dict[str, Arrays]:
+        """Return the `count` groups of arrays of a slot by name."""
+        found = self._read_all(place, stamp)
+        if len(found) < count:
+            # Another worker has made a file since.
+            for path in self._directory.glob("arrays-*.json"):
+                self._blocks[unquote(path.stem.removeprefix("arrays-"))] = Blocks.of(path)
+            found = self._read_all(place, stamp)
+        if len(found) < count:
+            raise OSError(f"{self._directory} has lost {count - len(found)} of a client's arrays.")
+        return found
 
-    def put_vector(self, number: int, slot: int, kind: int, arrays: Arrays) -> None:
-        """Write the memory or the sent vector of a slot."""
-        vector = np.concatenate([arrays[name].reshape(-1) for name in self._layout])
-        _write(self._vectors, (number * SLOTS + slot) * 2 + kind, vector.astype(np.float32))
+    def _read_all(self, place: int, stamp: tuple[int, int]) -> dict[str, Arrays]:
+        found = {name: blocks.read(place, stamp) for name, blocks in self._blocks.items()}
+        return {name: arrays for name, arrays in found.items() if arrays is not None}
+
+    def put_arrays(self, place: int, stamp: tuple[int, int], groups: Mapping[str, Arrays]) -> None:
+        """Write the groups of arrays of a slot."""
+        for name, arrays in groups.items():
+            if name not in self._blocks:
+                path = self._directory / f"arrays-{quote(name, safe='')}.bin"
+                self._blocks[name] = Blocks.like(path, arrays)
+            self._blocks[name].write(place, stamp, arrays)
 
 
 class _ClientStore(Store):
@@ -113,17 +161,18 @@ class _ClientStore(Store):
         return [self._version(slot, record[slot]) for slot in slots]
 
     def _version(self, slot: int, entry: Any) -> Version:
-        number = int(entry["round"])
-        memory = sent = None
-        if entry["vectors"] != _NO_VECTORS:
-            sent = {"update": self._states.vector(self._number, slot, _SENT)}
-            both = entry["vectors"] == _BOTH
-            memory = {"last": self._states.vector(self._number, slot, _MEMORY)} if both else {}
+        number, attempt, blocks = (int(entry[key]) for key in ("round", "attempt", "blocks"))
         state = WeightState(
             number - 1, int(entry["intervals"]), int(entry["elapsed"]), float(entry["weight"])
         )
+        groups: dict[str, Arrays] = {}
+        if blocks:
+            groups = self._states.arrays(self._place(slot), (number, attempt), blocks)
         # In a simulation clients are counted by number, whoever hosts them.
-        return Version(number, int(entry["attempt"]), self._number, state, memory, sent)
+        return Version(number, attempt, self._number, state, *_fields(groups))
+
+    def _place(self, slot: int) -> int:
+        return self._number * SLOTS + slot
 
     def save(self, training: str, versions: Sequence[Version]) -> None:
         """Keep the first and the last version; one that is there already is not touched."""
@@ -147,16 +196,14 @@ class _ClientStore(Store):
 
     def _write(self, record: NDArray[Any], slot: int, version: Version) -> None:
         entry = record[slot]
-        kind = _NO_VECTORS
-        if version.sent is not None:
-            # The round makes a slot valid, so it goes before its vectors change.
+        groups = _groups(version)
+        if groups:
+            # The round makes a slot valid, so it goes before its arrays change.
             entry["round"] = 0
             self._states.put_record(self._number, record)
-            self._states.put_vector(self._number, slot, _SENT, version.sent["update"])
-            if version.memory:
-                self._states.put_vector(self._number, slot, _MEMORY, version.memory["last"])
-            kind = _BOTH if version.memory else _SENT_ONLY
-        entry["vectors"] = kind
+            stamp = (version.round, version.attempt)
+            self._states.put_arrays(self._place(slot), stamp, groups)
+        entry["blocks"] = len(groups)
         for name in ("intervals", "elapsed", "weight"):
             entry[name] = getattr(version.state, name)
         entry["attempt"] = version.attempt
@@ -164,27 +211,46 @@ class _ClientStore(Store):
         self._states.put_record(self._number, record)
 
 
+def _groups(version: Version) -> dict[str, Arrays]:
+    """Return the memories and the parts sent of a version by one name each."""
+    kept = version.arrays()
+    return {f"{kind}/{name}": arrays for kind in kept for name, arrays in kept[kind].items()}
+
+
+def _fields(groups: Mapping[str, Arrays]) -> tuple[Memory | None, Parts | None]:
+    """Return memory and parts sent of a version from what `_groups` returned."""
+    if not groups:
+        return None, None
+    kept: dict[str, dict[str, Arrays]] = {"memory": {}, "sent": {}}
+    for name, arrays in groups.items():
+        kind, _, rest = name.partition("/")
+        kept[kind][rest] = arrays
+    return kept["memory"], kept["sent"]
+
+
 def flush(directory: Path) -> None:
-    """Make durable what the workers have written into `directory`."""
-    for path in directory.glob("*.bin"):
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
+    """Make durable what the workers have written into `directory`, new files included."""
+    if not directory.is_dir():
+        return
+    for path in (directory, *directory.glob("*.bin"), *directory.glob("*.json")):
+        file = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)
 
 
 def _read(path: Path, place: int, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
     """Return the block of `count` items at a place; zeros where nothing has been written."""
-    block = np.zeros(count, dtype)
-    try:
-        with path.open("rb", buffering=0) as file:
-            os.preadv(file.fileno(), [memoryview(block).cast("B")], place * block.nbytes)
-    except FileNotFoundError:
-        pass
-    return block
+    block = bytearray(count * dtype.itemsize)
+    with suppress(FileNotFoundError), path.open("rb", buffering=0) as file:
+        os.preadv(file.fileno(), [block], place * len(block))
+    return np.frombuffer(block, dtype)
 
 
 def _write(path: Path, place: int, block: NDArray[Any]) -> None:
     """Write a block at its place; the file takes up space only where something is written."""
-    data = memoryview(block.tobytes())
+    data = block.view(np.uint8).data
     file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
     try:
         done = 0

@@ -1,48 +1,61 @@
-"""A node of a real federation: one client, which trains on its own samples."""
+"""A node of a deployment: one client, which trains on its own samples."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
 
 from flwr.app import Context, Error, Message, MetricRecord, RecordDict
 from flwr.common.constant import ErrorCode
 
-from fedau_flwr import FedAUMod, FedAUWeighting, UnitWeighting
+from fedau_flwr import FedAUMod
 from fedau_flwr.wire.records import decode_all, encode
 from simulations.config import ConfigError, RunConfig
 from simulations.nodes.deployed_data import node_samples
 from simulations.nodes.resident import ResidentModel
 from simulations.nodes.trainer import LocalTrainer
 from simulations.nodes.worker import LR
-from simulations.tasks.spec import DataError
+from simulations.registry import ALLOW_IMPORT
+from simulations.tasks import DataError
 
 
-def fedau_mod(context: Context) -> FedAUMod:
-    """Return the mod of the run's method; its state is where the node config says, or in Flower's.
+def fedau_mod(context: Context) -> FedAUMod | None:
+    """Return the mod of the run's method, if it has one.
 
-    See `fedau_flwr.client.mod.open_store`: ``fedau-state-dir``, else the SuperNode's memory.
+    Its state is where the node config says, see `fedau_flwr.client.mod.open_store`:
+    ``fedau-state-dir``, else in the SuperNode's memory.
     """
-    config = RunConfig.parse(context.run_config)
-    if config.method == "fedau":
-        return FedAUMod(FedAUWeighting(cutoff=config.cutoff or None))
-    return FedAUMod(UnitWeighting())
+    method = config_of(context).algorithm
+    return FedAUMod(method.weighting()) if method.participates else None
+
+
+def config_of(context: Context) -> RunConfig:
+    """Return the run's settings, with import paths only as far as the node's owner allows them.
+
+    ``fedau-allow-import="mypkg,other.methods"`` in the node config allows a run config to name any
+    class in these packages. Names that packages installed on the node announce are always allowed.
+    """
+    allowed = str(context.node_config.get(ALLOW_IMPORT, ""))
+    return RunConfig.parse(context.run_config, imports=allowed)
 
 
 def train(message: Message, context: Context) -> Message:
     """Train on the node's samples and reply with the model."""
     try:
-        config = RunConfig.parse(context.run_config)
+        config = config_of(context)
         part, indices = node_samples(config, context.node_config)
         if not len(indices):
             raise DataError("this node holds no samples to train on")
         trainer = LocalTrainer(
-            config.spec,
+            config.task,
             part,
             augment_per_batch=config.augmentation == "per-batch",
-            model=ResidentModel(config.spec, device=config.device),
+            model=ResidentModel(config.task, device=config.device),
         )
-        asked = message.content["config"]
+        asked = cast("Mapping[str, Any]", message.content["config"])
         number = int(context.node_config.get("partition-id", 0))
         trained = trainer.train(
-            decode_all(message.content["arrays"]),
+            decode_all(message.content.array_records["arrays"]),
             indices,
             lr=float(asked[LR]),
             seed=(config.seed, number, int(asked["server-round"])),

@@ -1,4 +1,4 @@
-"""Where the samples of a real federation are: with each node, and for tests with the server.
+"""Where the samples of a deployment are: with each node, and for tests with the server.
 
 A ``data-dir`` that holds ``train-images.npy`` itself is somebody's own data, and all of it belongs
 to the node: images ``uint8 [n, 32, 32, 3]`` and labels ``int64 [n]`` of the classes that the run's
@@ -17,14 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulations.config import RunConfig
-from simulations.tasks.arrays import Part, open_own, part_files
-from simulations.tasks.prepare import open_arrays
-from simulations.tasks.spec import DataError
-from simulations.tasks.split import dirichlet_split
-
-
-def _holds(folder: Path, part: str) -> bool:
-    return any(path.is_file() for path in part_files(folder, part))
+from simulations.runs.population import draw_population
+from simulations.tasks import DataError, Part
 
 
 def node_samples(
@@ -32,29 +26,21 @@ def node_samples(
 ) -> tuple[Part, NDArray[np.int64]]:
     """Return the training set that a node opens, and which of its samples are the node's."""
     folder = Path(str(node_config.get("data-dir") or config.data_path)).expanduser()
-    if _holds(folder, "train"):
-        part = open_own(config.spec, folder, "train")
+    if (part := config.task.open_own(folder, "train")) is not None:
         return part, np.arange(len(part))
     number, of = node_config.get("partition-id"), node_config.get("num-partitions", config.clients)
     if not isinstance(number, int) or not isinstance(of, int) or not 0 <= number < of:
         raise DataError(
             f"partition-id is {number!r} of num-partitions {of!r} in the node config, but must "
-            f"count from 0, unless data-dir ({folder}) holds train-images.npy."
+            f"count from 0, unless data-dir ({folder}) holds the node's own data, as in "
+            "train-images.npy."
         )
-    arrays = open_arrays(config.spec, folder, seed=config.seed)
-    split = dirichlet_split(
-        arrays.train.labels,
-        num_clients=of,
-        num_classes=config.spec.num_classes,
-        alpha=config.alpha_data,
-        seed=config.seed,
-    )
-    return arrays.train, split.client(number)
+    train = config.task.open(folder, seed=config.seed).train
+    return train, draw_population(config, train.targets, of).split.client(number)
 
 
 def server_test_set(config: RunConfig) -> Part:
     """Return the samples on which the server evaluates; `DataError` if it has none."""
     folder = config.data_path
-    if _holds(folder, "test"):
-        return open_own(config.spec, folder, "test")
-    return open_arrays(config.spec, folder, seed=config.seed).test
+    part = config.task.open_own(folder, "test")
+    return config.task.open(folder, seed=config.seed).test if part is None else part

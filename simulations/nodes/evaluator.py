@@ -6,12 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.nn import functional
 
-from simulations.nodes.resident import ResidentModel, settle_worker
-from simulations.tasks.arrays import Part
-from simulations.tasks.augmentation import Normalisation
-from simulations.tasks.spec import DatasetSpec
+from simulations.nodes.resident import ResidentModel, configure_worker_process
+from simulations.tasks import Part, Task
 from simulations.tasks.split import Split
 
 _BATCH = 64
@@ -21,16 +18,20 @@ which is 1.5 times faster than hundreds at once."""
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Sums over samples: the loss, and per class the correct answers and the samples."""
+    """Sums over samples: the loss, and per class the scores and the samples.
+
+    A score is 1 for a correct answer and 0 for another; of a regression, which is one class, it is
+    what the task says.
+    """
 
     loss_sum: float
-    correct: NDArray[np.int64]
+    scores: NDArray[np.float64]
     counts: NDArray[np.int64]
 
     def __add__(self, other: "Evaluation") -> "Evaluation":
         return Evaluation(
             self.loss_sum + other.loss_sum,
-            self.correct + other.correct,
+            self.scores + other.scores,
             self.counts + other.counts,
         )
 
@@ -41,29 +42,29 @@ class Evaluation:
 
     @property
     def accuracy(self) -> float:
-        """Share of correct answers."""
-        return int(self.correct.sum()) / int(self.counts.sum())
+        """Mean score: the share of correct answers."""
+        return float(self.scores.sum()) / int(self.counts.sum())
 
     @property
     def class_accuracy(self) -> NDArray[np.float64]:
-        """Share of correct answers per class; NaN for a class without samples."""
-        return np.where(self.counts > 0, self.correct / np.maximum(self.counts, 1), np.nan)
+        """Mean score per class; NaN for a class without samples."""
+        return np.where(self.counts > 0, self.scores / np.maximum(self.counts, 1), np.nan)
 
 
 @dataclass(frozen=True)
 class SampleResults:
-    """Loss and correctness of each sample of a range, in its order."""
+    """Class, loss and score of each sample of a range, in its order."""
 
-    labels: NDArray[np.int64]
+    classes: NDArray[np.int64]
     losses: NDArray[np.float64]
-    correct: NDArray[np.bool_]
+    scores: NDArray[np.float64]
 
     def total(self, num_classes: int) -> Evaluation:
         """Sum over the samples."""
         return Evaluation(
             loss_sum=float(self.losses.sum()),
-            correct=np.bincount(self.labels[self.correct], minlength=num_classes),
-            counts=np.bincount(self.labels, minlength=num_classes),
+            scores=np.bincount(self.classes, self.scores, num_classes).astype(np.float64),
+            counts=np.bincount(self.classes, minlength=num_classes),
         )
 
 
@@ -71,12 +72,11 @@ class Evaluator:
     """Evaluates parameters with a resident network: no augmentation, dropout off."""
 
     def __init__(
-        self, spec: DatasetSpec, *, device: str = "cpu", model: ResidentModel | None = None
+        self, task: Task, *, device: str = "cpu", model: ResidentModel | None = None
     ) -> None:
-        settle_worker()
-        self.spec = spec
-        self.model = ResidentModel(spec, device=device) if model is None else model
-        self._normalise = Normalisation(spec, self.model.device)
+        configure_worker_process()
+        self.task = task
+        self.model = ResidentModel(task, device=device) if model is None else model
 
     @torch.inference_mode()
     def samples(
@@ -89,18 +89,16 @@ class Evaluator:
         """Evaluate each of the samples ``start`` to ``stop`` of a part."""
         self.model.load(parameters)
         module, device = self.model.module.eval(), self.model.device
-        labels = part.labels[start:stop]
-        losses = np.empty(len(labels), dtype=np.float64)
-        correct = np.empty(len(labels), dtype=np.bool_)
-        for first in range(0, len(labels), _BATCH):
-            here = slice(first, min(first + _BATCH, len(labels)))
-            pixels = np.array(part.images[start + here.start : start + here.stop])
-            images = torch.from_numpy(pixels).to(device)
-            answers = torch.from_numpy(labels[here]).to(device)
-            logits = module(self._normalise(images))
-            losses[here] = functional.cross_entropy(logits, answers, reduction="none").cpu()
-            correct[here] = (logits.argmax(1) == answers).cpu()
-        return SampleResults(labels, losses, correct)
+        targets = part.targets[start:stop]
+        losses, scores = (np.empty(len(targets), dtype=np.float64) for _ in range(2))
+        for first in range(0, len(targets), _BATCH):
+            here = slice(first, min(first + _BATCH, len(targets)))
+            inputs = np.array(part.inputs[start + here.start : start + here.stop])
+            answers = torch.from_numpy(np.array(targets[here])).to(device)
+            outputs = module(self.task.transform(torch.from_numpy(inputs).to(device)))
+            losses[here] = self.task.loss(outputs, answers, "none").cpu()
+            scores[here] = self.task.score(outputs, answers).cpu()
+        return SampleResults(self.task.groups(targets), losses, scores)
 
     def evaluate(
         self,
@@ -110,7 +108,7 @@ class Evaluator:
         stop: int | None = None,
     ) -> Evaluation:
         """Evaluate the samples ``start`` to ``stop`` of a part."""
-        return self.samples(parameters, part, start, stop).total(self.spec.num_classes)
+        return self.samples(parameters, part, start, stop).total(self.task.num_groups)
 
 
 def client_means(split: Split, values: NDArray[np.float64]) -> NDArray[np.float64]:

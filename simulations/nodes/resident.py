@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from simulations.tasks.models import build_model
-from simulations.tasks.spec import DataError, DatasetSpec
+from simulations.tasks import DataError, Task
+from simulations.tasks.images.models import build_model
 
 Parameters = dict[str, np.ndarray]
 
 
-def settle_worker() -> None:
+def configure_worker_process() -> None:
     """Set this process up for training: one thread, and memory that is kept when freed.
 
     Activations and gradients of a few megabytes come and go in every step. glibc returns blocks of
@@ -44,20 +44,21 @@ def resolve_device(device: str) -> torch.device:
     return torch.device(device)
 
 
-def initial_parameters(spec: DatasetSpec, *, seed: int) -> Parameters:
+def initial_parameters(task: Task, *, seed: int) -> Parameters:
     """Return the model that a run of this seed starts from."""
     return {
         name: np.array(value.detach().numpy(), order="C")
-        for name, value in build_model(spec, seed=seed).named_parameters()
+        for name, value in build_model(task, seed=seed).named_parameters()
     }
 
 
 class ResidentModel:
-    """The network of a data set on one device; ``load`` and ``dump`` copy parameters in and out."""
+    """The network of a task on one device; ``load`` and ``dump`` copy parameters in and out."""
 
-    def __init__(self, spec: DatasetSpec, *, device: str = "cpu") -> None:
+    def __init__(self, task: Task, *, device: str = "cpu") -> None:
         self.device = resolve_device(device)
-        self.module = build_model(spec, seed=0).to(self.device)
+        self.module = build_model(task, seed=0).to(self.device)
+        _check_statistics(task, self.module)
         self.parameters: list[nn.Parameter] = list(self.module.parameters())
         self._names = [name for name, _ in self.module.named_parameters()]
         # On the CPU these are views of the parameters, elsewhere a copy on the way.
@@ -91,3 +92,13 @@ class ResidentModel:
             name: np.array(host, order="C")
             for name, host in zip(self._names, self._host, strict=True)
         }
+
+
+def _check_statistics(task: Task, module: nn.Module) -> None:
+    """Refuse layers with running statistics: they would leak from client to client."""
+    for name, layer in module.named_modules():
+        if getattr(layer, "track_running_stats", False):
+            raise DataError(
+                f"layer {name} of the model of {task.title} has running statistics, which clients "
+                "do not send: set track_running_stats=False, or use group normalisation."
+            )

@@ -10,12 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.nn import functional
 
-from simulations.nodes.resident import Parameters, ResidentModel, settle_worker
-from simulations.tasks.arrays import Part
-from simulations.tasks.augmentation import Normalisation, augment
-from simulations.tasks.spec import DatasetSpec
+from simulations.nodes.resident import Parameters, ResidentModel, configure_worker_process
+from simulations.tasks import Part, Task
+from simulations.tasks.images.models import SeededDropout
 
 _BATCHES, _CHANGES = 0xBA7C, 0xC4A6  # tell the streams of one (seed, client, round) apart
 
@@ -53,10 +51,10 @@ class LocalTrainer:
 
     Parameters
     ----------
-    spec : DatasetSpec
-        The data set, with its model and augmentation.
+    task : Task
+        Model, loss and random changes.
     train : Part
-        Its training set, memory-mapped.
+        Its training set.
     device : str
         ``cpu``, ``cuda``, ``cuda:N`` or ``auto``.
     augment_per_batch : bool
@@ -65,22 +63,23 @@ class LocalTrainer:
 
     def __init__(
         self,
-        spec: DatasetSpec,
+        task: Task,
         train: Part,
         *,
         device: str = "cpu",
         augment_per_batch: bool = False,
         model: ResidentModel | None = None,
     ) -> None:
-        settle_worker()
-        self.spec = spec
-        self.model = ResidentModel(spec, device=device) if model is None else model
+        configure_worker_process()
+        self.task = task
+        self.model = ResidentModel(task, device=device) if model is None else model
         self._train = train
         self._per_batch = augment_per_batch
-        self._normalise = Normalisation(spec, self.model.device)
         self._changes = torch.Generator()
         self._dropout = torch.Generator(self.model.device)
-        self.model.module.dropout.generator = self._dropout
+        for layer in self.model.module.modules():
+            if isinstance(layer, SeededDropout):
+                layer.generator = self._dropout
 
     def train(
         self,
@@ -99,11 +98,12 @@ class LocalTrainer:
         self.model.load(parameters)
         if len(indices) == 0:
             return LocalResult(self.model.dump(), loss=0.0, steps=0)
-        images, labels = self._batches(indices, seed=seed, steps=steps, batch=batch)
-        module, weights = self.model.module.train(), self.model.parameters
+        inputs, targets = self._batches(indices, seed=seed, steps=steps, batch=batch)
+        module = self.model.module.train()
+        weights: list[torch.Tensor] = list(self.model.parameters)
         losses = []
-        for x, y in zip(images, labels, strict=True):
-            loss = functional.cross_entropy(module(x), y)
+        for x, y in zip(inputs, targets, strict=True):
+            loss = self.task.loss(module(x), y)
             gradients = torch.autograd.grad(loss, weights)
             with torch.no_grad():
                 torch._foreach_add_(weights, gradients, alpha=-lr)
@@ -114,7 +114,7 @@ class LocalTrainer:
     def _batches(
         self, indices: NDArray[np.int64], *, seed: tuple[int, int, int], steps: int, batch: int
     ) -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
-        """Return the images and labels of each step, all steps prepared at once."""
+        """Return the inputs and targets of each step, all steps prepared at once."""
         rng = np.random.default_rng([_BATCHES, *seed])
         positions = batch_positions(len(indices), steps=steps, batch=batch, rng=rng)
         size = positions.shape[1]
@@ -122,13 +122,13 @@ class LocalTrainer:
         draws = np.random.SeedSequence([_CHANGES, *seed]).generate_state(2, np.uint64)
         self._changes.manual_seed(int(draws[0] >> 1))
         self._dropout.manual_seed(int(draws[1] >> 1))
+        # For layers of a task's own model that draw from torch's generator, as its dropout does.
+        torch.manual_seed(int(draws[1] >> 1))
         device = self.model.device
-        images = augment(
-            torch.from_numpy(self._train.images[chosen]).to(device),
-            self.spec,
-            self._normalise,
+        inputs = self.task.augment(
+            torch.from_numpy(self._train.inputs[chosen]).to(device),
             self._changes,
             share=size if self._per_batch else 1,
         )
-        labels = torch.from_numpy(self._train.labels[chosen]).to(device)
-        return images.split(size), labels.split(size)
+        targets = torch.from_numpy(self._train.targets[chosen]).to(device)
+        return torch.split(inputs, size), torch.split(targets, size)

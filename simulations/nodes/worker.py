@@ -30,16 +30,15 @@ class Worker:
     def __init__(self, config: RunConfig) -> None:
         self.config = config
         self.experiment = open_experiment(config)
-        spec = self.experiment.spec
-        model = ResidentModel(spec, device=config.device)
+        task = self.experiment.task
+        model = ResidentModel(task, device=config.device)
         self._trainer = LocalTrainer(
-            spec,
+            task,
             self.experiment.arrays.train,
             augment_per_batch=config.augmentation == "per-batch",
             model=model,
         )
-        self._evaluator = Evaluator(spec, model=model)
-        self._layout = {name: value.shape for name, value in model.dump().items()}
+        self._evaluator = Evaluator(task, model=model)
         self._states: tuple[str, ClientStates] | None = None
 
     def train(self, client: int, model: Arrays, config: Mapping[str, Any]) -> Arrays:
@@ -61,7 +60,7 @@ class Worker:
         """Return where a client's state is kept."""
         directory = str(config[STATES])
         if self._states is None or self._states[0] != directory:
-            states = ClientStates(Path(directory), self._layout)
+            states = ClientStates(Path(directory))
             self._states = (directory, states)
         return self._states[1].client(client)
 

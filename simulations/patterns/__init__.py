@@ -1,1 +1,8 @@
-"""The participation patterns of the command line."""
+"""How clients come and go, one family of patterns per file; `PATTERNS` finds them by name."""
+
+from simulations.patterns.base import Pattern
+from simulations.registry import Registry
+
+PATTERNS: Registry[Pattern] = Registry("pattern", Pattern, __name__, "fedau.patterns")
+
+__all__ = ["PATTERNS", "Pattern"]

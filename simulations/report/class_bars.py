@@ -29,7 +29,7 @@ def class_bars(panel: Panel) -> Figure | None:
     places = shown_places(len(class_order(everyone[0])))
     figure, (axis,) = new_figure(12, 4.6)
     width = 0.84 / len(lines)
-    for number, (label, style) in enumerate(bar_styles(lines).items()):
+    for number, (label, style) in enumerate(bar_styles(lines, panel.looks).items()):
         values = 100 * np.array([class_accuracy(run)[places] for run in lines[label]])
         std = values.std(axis=0, ddof=1) if len(values) > 1 else None
         x = np.arange(len(places)) + (number - (len(lines) - 1) / 2) * width

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -17,7 +19,7 @@ _MEASURES = (
 )
 
 
-def draw_cdf(axis: Axes, values: NDArray[np.float64], label: str, **style: object) -> None:
+def draw_cdf(axis: Axes, values: NDArray[np.float64], label: str, **style: Any) -> None:
     """Draw the empirical distribution function of `values`."""
     ordered = np.sort(values[np.isfinite(values)])
     if len(ordered):
@@ -37,7 +39,7 @@ def client_distributions(panel: Panel) -> Figure | None:
         return None
     figure, axes = new_figure(12, height_for(len(lines)), columns=3, sharey=True)
     figure.suptitle(panel.title)
-    styles = line_styles(lines)
+    styles = line_styles(lines, panel.looks)
     for axis, (key, name, scale) in zip(axes, _MEASURES, strict=True):
         for label, clients in lines.items():
             values = scale * np.concatenate([some[key] for some in clients])

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from simulations.report.plot_style import height_for, legend_below, line_styles, new_figure
 from simulations.report.runs import Panel, Run
+from simulations.tasks import Task
 
 WINDOW = 0.03
 """Width of the moving average, as a share of the rounds."""
@@ -21,12 +22,6 @@ _START = 0.2
 
 _WORTH = 2 / 3
 """The share of its height below which a picture is cut: less would win no room."""
-
-_MEASURES = (
-    ("train_loss", "training loss", 1.0),
-    ("train_accuracy", "training accuracy in %", 100.0),
-    ("test_accuracy", "test accuracy in %", 100.0),
-)
 
 Floats = NDArray[np.float64]
 
@@ -63,8 +58,9 @@ def curves(panel: Panel) -> Figure:
     """Return a figure with one line per method: the moving average, and a band of one std."""
     figure, axes = new_figure(12, height_for(len(panel.lines)), columns=3)
     figure.suptitle(panel.title)
-    styles = line_styles(panel.lines)
-    for axis, (key, name, scale) in zip(axes, _MEASURES, strict=True):
+    styles = line_styles(panel.lines, panel.looks)
+    measures = [("train_loss", "training loss", 1.0), *_scores(panel.task)]
+    for axis, (key, name, scale) in zip(axes, measures, strict=True):
         for label, runs in panel.lines.items():
             centres, means, stds = _line(runs, key, scale)
             (line,) = axis.plot(centres, means, label=_described(label, runs), **styles[label])
@@ -73,10 +69,21 @@ def curves(panel: Panel) -> Figure:
             band = axis.fill_between(centres, means - stds, means + stds, linewidth=0)
             band.set(color=styles[label]["color"], alpha=0.3 if len(panel.lines) < 4 else 0.13)
         axis.set(xlabel="round", ylabel=name)
-        _focus(axis, falls=key == "train_loss")
-    _limit_loss(axes[0], next(iter(panel.lines.values()))[0])
+        _focus(axis, falls=key == "train_loss" or not panel.task.percent)
+    if panel.task.classes:
+        _limit_loss(axes[0], panel.task)
     legend_below(figure, axes[0])
     return figure
+
+
+def _scores(task: Task) -> list[tuple[str, str, float]]:
+    """Return key, name and scale of the task's metric on both parts."""
+    scale, unit = (100.0, " in %") if task.percent else (1.0, "")
+    name = task.metric.replace("_", " ")
+    return [
+        (f"train_{task.metric}", f"training {name}{unit}", scale),
+        (f"test_{task.metric}", f"test {name}{unit}", scale),
+    ]
 
 
 def _line(runs: Sequence[Run], key: str, scale: float) -> tuple[Floats, Floats, Floats]:
@@ -118,9 +125,9 @@ def _widened(low: float, high: float, lowest: float, highest: float) -> tuple[fl
     return max(lowest, low - margin), min(highest, high + margin)
 
 
-def _limit_loss(axis: Any, run: Run) -> None:
+def _limit_loss(axis: Any, task: Task) -> None:
     """Keep losses that explode from flattening the others: twice that of guessing is enough."""
-    highest = 2 * math.log(run.summary.config.spec.num_classes)
+    highest = 2 * math.log(task.num_classes)
     if axis.get_ylim()[1] > highest:
         axis.set_ylim(top=highest)
     if axis.get_ylim()[0] < 0:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from simulations.methods.fedau import FedAUMethod
 from simulations.report.plot_style import legend_below, line_styles, new_figure
 from simulations.report.runs import Run, grouped
 from simulations.report.setting import Setting, display_name, display_value, varying
 from simulations.report.table import Spread
 
 FEWEST_CUTOFFS = 3
-_MEASURES = (
-    ("train_accuracy", "training accuracy in %"),
-    ("test_accuracy", "test accuracy in %"),
-)
+_MEASURES = (("train", "training accuracy in %"), ("test", "test accuracy in %"))
 
 
 def cutoff_plot(runs: Sequence[Run]) -> Figure | None:
@@ -26,10 +25,10 @@ def cutoff_plot(runs: Sequence[Run]) -> Figure | None:
     What diverged is a cross at the bottom instead of a point on the line, since its accuracy would
     press all others together; an infinite K is right of all others.
     """
-    ended = [run for run in runs if run.setting.cutoff is not None and not run.reached]
+    ended = [run for run in runs if cutoff_of(run) is not None and not run.reached]
     lines = {
-        setting: grouped(members, lambda run: float(run.setting.cutoff or 0.0))
-        for setting, members in grouped(ended, lambda r: replace(r.setting, method="")).items()
+        setting: grouped(members, lambda run: cutoff_of(run) or 0.0)
+        for setting, members in grouped(ended, lambda r: replace(r.setting, method=None)).items()
     }
     lines = {setting: some for setting, some in lines.items() if len(some) >= FEWEST_CUTOFFS}
     if not lines:
@@ -42,21 +41,21 @@ def cutoff_plot(runs: Sequence[Run]) -> Figure | None:
     styles = line_styles(names.values())
     figure, axes = new_figure(10, 4.4, columns=2)
     first = next(iter(lines))
-    figure.suptitle(f"FedAU, {display_value(first, 'dataset')}, {first.pattern}")
-    for axis, (key, title) in zip(axes, _MEASURES, strict=True):
+    figure.suptitle(f"FedAU, {display_value(first, 'task')}, {first.pattern.name}")
+    for axis, (part, title) in zip(axes, _MEASURES, strict=True):
         for number, (setting, some) in enumerate(lines.items()):
             # Lines side by side, or they would cover each other where nothing depends on K.
             shift = 1.05 ** (number - (len(lines) - 1) / 2)
             style = styles[names[setting]]
-            points = _points(some, key)
+            points = _points(some, part)
             x = shift * np.array([min(cutoff, infinity) for cutoff, _, _ in points])
             bad = np.array([broken for _, _, broken in points])
             y = np.where(bad, np.nan, [spread.mean for _, spread, _ in points])
             std = [spread.std or 0.0 for _, spread, _ in points]
-            bars = {"marker": "o", "ms": 4, "capsize": 3, "elinewidth": 1}
+            bars: dict[str, Any] = {"marker": "o", "ms": 4, "capsize": 3, "elinewidth": 1}
             axis.errorbar(x, y, std, label=names[setting], **bars, **style)
             height = np.full(int(bad.sum()), 0.03 + 0.05 * number)
-            crosses = {"transform": axis.get_xaxis_transform(), "ms": 7, "mew": 2}
+            crosses: dict[str, Any] = {"transform": axis.get_xaxis_transform(), "ms": 7, "mew": 2}
             axis.plot(x[bad], height, "x", color=style["color"], **crosses)
         axis.set_xscale("log")
         ticks = [min(cutoff, infinity) for cutoff in cutoffs]
@@ -67,11 +66,17 @@ def cutoff_plot(runs: Sequence[Run]) -> Figure | None:
     return figure
 
 
-def _points(some: dict[float, list[Run]], key: str) -> list[tuple[float, Spread, bool]]:
+def cutoff_of(run: Run) -> float | None:
+    """Return FedAU's cutoff, which may be infinite; None for other methods."""
+    method = run.setting.method
+    return method.bound if isinstance(method, FedAUMethod) else None
+
+
+def _points(some: dict[float, list[Run]], part: str) -> list[tuple[float, Spread, bool]]:
     return [
         (
             cutoff,
-            Spread.of([run.summary.final[key] for run in some[cutoff]]),
+            Spread.of([run.summary.score(part) for run in some[cutoff]]),
             any(run.diverged for run in some[cutoff]),
         )
         for cutoff in sorted(some)

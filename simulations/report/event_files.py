@@ -55,7 +55,7 @@ class EventFiles:
         if len(rounds) == len(self._written):
             return
         self._writer = self._writer or self._open()
-        classes = run.config().spec.classes
+        classes = run.config().task.classes
         for entry in metrics[len(self._written) :]:
             self._writer.add(entry["round"], _scalars(entry, classes))
         self._writer.flush()
@@ -76,6 +76,6 @@ class EventFiles:
 def _scalars(entry: dict[str, Any], classes: tuple[str, ...]) -> dict[str, Any]:
     values = {tag: entry.get(key) for key, tag in _TAGS.items()}
     if len(classes) <= SHOWN_CLASSES:
-        by_class = zip(classes, entry["test_class_accuracy"], strict=True)
+        by_class = zip(classes, entry.get("test_class_accuracy", ()), strict=True)
         values |= {f"test accuracy by class/{name}": value for name, value in by_class}
     return values

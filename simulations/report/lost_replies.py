@@ -13,15 +13,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from fedau_flwr import FedAUWeighting, UnitWeighting
+from fedau_flwr.arrays import Arrays
 from fedau_flwr.client.participant import Participant
 from fedau_flwr.client.store import Store, Version
 from fedau_flwr.server.ledger import Ledger
 from fedau_flwr.weighting import Weighting
+from fedau_flwr.wire.parts import UPDATE
 from fedau_flwr.wire.requests import Request
 
 CLIENTS = 20
@@ -49,6 +52,12 @@ class _Kept(Store):
         self._versions = list(versions)
 
 
+def _to(optimum: Arrays, start: Arrays) -> Arrays:
+    """Train all the way to a client's optimum."""
+    del start
+    return optimum
+
+
 def distance_from_the_mean(weighting: Weighting, *, confirmed: bool, rounds: int = 6_000) -> float:
     """Return how far from the plain mean of the optima (0) the later iterates are on average.
 
@@ -67,11 +76,10 @@ def distance_from_the_mean(weighting: Weighting, *, confirmed: bool, rounds: int
             request = ledger.request(client)
             if not confirmed:
                 request = Request(server_round, ledger.training, client)
-            with clients[client].turn(request) as turn:
-                contribution = turn.state.weight * (OPTIMA[client] - x)
-                clients[client].finish(turn, {})
+            optimum = {"x": OPTIMA[client : client + 1]}
+            sent = clients[client].contribute(request, {"x": np.array([x])}, partial(_to, optimum))
             if arrives[client]:
-                total += contribution
+                total += float(sent[UPDATE]["x"][0])
                 ledger.count([client])
         x += STEP_SIZE * total / CLIENTS
         if 2 * server_round >= rounds:

@@ -10,9 +10,11 @@ import csv
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from simulations.cli.invocation import method_settings
 from simulations.config import RunConfig
+from simulations.patterns.cyclic import CyclicPattern
 from simulations.report.setting import Setting
 
 _FILE = Path(__file__).with_name("paper.csv")
@@ -63,12 +65,14 @@ def shortened(setting: Setting) -> int | None:
 
 
 def _as_published(setting: Setting) -> Setting:
-    pattern = "cyclic" if setting.pattern.startswith("cyclic") else setting.pattern
+    pattern = setting.pattern
+    if isinstance(pattern, CyclicPattern):
+        pattern = CyclicPattern(pattern.period)
     return replace(setting, pattern=pattern, augmentation="per-image", draw="own")
 
 
 def _whatever_the_method(setting: Setting) -> Setting:
-    return replace(setting, method="", lr=0.0, server_lr=0.0, rounds=0)
+    return replace(setting.whatever_the_method(), rounds=0)
 
 
 @cache
@@ -92,5 +96,5 @@ def _published() -> dict[Setting, Published]:
 
 def _setting(dataset: str, pattern: str, method: str, **levels: float) -> Setting:
     """Return a setting that is the paper's in all other respects."""
-    common = {"dataset": dataset, "pattern": pattern, "num_server_rounds": 0}
-    return Setting.of(RunConfig(**common, **method_settings(method), **levels))
+    common: dict[str, Any] = {"dataset": dataset, "pattern": pattern, "num_server_rounds": 0}
+    return Setting.of(RunConfig(**{**common, **method_settings(method), **levels}))

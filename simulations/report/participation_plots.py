@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from simulations.config import RunConfig
-from simulations.patterns.builders import build_process
+from simulations.patterns import PATTERNS
 from simulations.report.client_distributions import draw_cdf
 from simulations.report.plot_style import (
     line_styles,
@@ -45,7 +46,9 @@ def pattern_picture(config: RunConfig, probability: float) -> Figure:
     figure, axes = new_figure(12, 4.2, rows=len(SHOWN_PATTERNS), sharex=True)
     figure.suptitle(f"one client with p = {probability:g}, seed {config.seed}")
     for axis, pattern in zip(axes, SHOWN_PATTERNS, strict=True):
-        process = build_process(np.array([probability]), replace(config, pattern=pattern))
+        process = PATTERNS.find(pattern).process(
+            np.array([probability]), seed=config.seed, rounds=config.rounds
+        )
         there = np.array([process.active(t)[0] for t in range(SHOWN_ROUNDS)], float)
         edges = np.arange(SHOWN_ROUNDS + 1)
         axis.stairs(there, edges, fill=True, color="#0072B2")
@@ -63,18 +66,18 @@ def heterogeneity_picture(config: RunConfig) -> Figure:
     shares, p = experiment.split.class_shares, experiment.probabilities
     figure, axes = new_mosaic(12, 6.4, ["a", "a", "b"])
     figure.suptitle(
-        f"{experiment.spec.title}, {config.clients} clients, α_d = {config.alpha_data:g}, "
+        f"{experiment.task.title}, {config.clients} clients, α_d = {config.alpha_data:g}, "
         f"α_p = {config.alpha_participation:g}, seed {config.seed}"
     )
     image = axes["a"].imshow(shares.T, aspect="auto", cmap="Greys", vmin=0, vmax=1)
     figure.colorbar(image, ax=axes["a"], label="share of the client's data", pad=0.01)
     axes["a"].set_ylabel("class")
-    if experiment.spec.num_classes <= SHOWN_CLIENTS:
-        axes["a"].set_yticks(range(experiment.spec.num_classes), experiment.spec.classes)
+    if experiment.task.num_classes <= SHOWN_CLIENTS:
+        axes["a"].set_yticks(range(experiment.task.num_classes), experiment.task.classes)
     axes["a"].grid(visible=False)
     axes["b"].bar(range(config.clients), p, color="#0072B2")
     floor = config.min_participation
-    style = {"color": "#D55E00", "linestyle": "--", "linewidth": 1.2}
+    style: dict[str, Any] = {"color": "#D55E00", "linestyle": "--", "linewidth": 1.2}
     axes["b"].axhline(floor, label=f"smallest allowed, {floor:g}", **style)
     axes["b"].legend(loc="upper right", frameon=False)
     axes["b"].set(xlabel="client", ylabel="participation probability p")
@@ -88,9 +91,11 @@ def heterogeneity_picture(config: RunConfig) -> Figure:
 def probability_picture(config: RunConfig) -> Figure:
     """Return the distribution of the probabilities by floor and, without a floor, by mean."""
     figure, axes = new_figure(12, 4.6, columns=2, sharey=True)
-    figure.suptitle(f"{config.spec.title}, {config.clients} clients, seed {config.seed}")
-    by_floor = {f"p ≥ {floor:g}": {"min_participation": floor} for floor in FLOORS}
-    by_mean = {
+    figure.suptitle(f"{config.task.title}, {config.clients} clients, seed {config.seed}")
+    by_floor: dict[str, dict[str, Any]] = {
+        f"p ≥ {floor:g}": {"min_participation": floor} for floor in FLOORS
+    }
+    by_mean: dict[str, dict[str, Any]] = {
         f"mean of p = {mean:g}": {"mean_participation": mean, "min_participation": 0.0}
         for mean in MEANS
     }

@@ -7,23 +7,23 @@ from dataclasses import replace
 
 import numpy as np
 
-from simulations.config import RunConfig
+from simulations.config import AUTHORS, RunConfig
 from simulations.report.runs import class_presence
 from simulations.report.table import Table, shortened
 from simulations.report.weight_paths import reciprocal
 from simulations.runs.experiment import open_experiment
 
 
-def draws(config: RunConfig, seeds: Sequence[int]) -> Table:
+def participation_table(config: RunConfig, seeds: Sequence[int]) -> Table:
     """Return a row per seed on the participation that it draws for `config`.
 
     The mean of 1/p says how hard the draw is for methods that serve all clients alike: an
     estimate of the mean update that weighs those who came by 1/p has a variance that grows with it.
     """
-    whose = ", drawn as by the paper's authors" if config.draw == "authors" else ""
+    whose = ", drawn as by the paper's authors" if config.draw == AUTHORS else ""
     table = Table(
         "draws",
-        f"Participation by seed: {config.spec.title}, {config.clients} clients{whose}",
+        f"Participation by seed: {config.task.title}, {config.clients} clients{whose}",
         ["seed", "clients per round", "mean of 1/p", "clients with the smallest p in %",
          "most frequent class there in %", "rarest class there in %"],
     )  # fmt: skip

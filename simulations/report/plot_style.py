@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,29 +11,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedau_flwr.files import write_atomically
+from simulations.methods.base import PALETTE, Look
 
 FORMATS = ("png", "svg")
 
 _ROOM_FOR = 4
 """Lines that a picture of usual height has room for."""
 
-_SOLID, _DASHED, _DOTTED, _DASH_DOT = "-", (0, (5, 2)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5))
-_LONG, _DASH_DOT_DOT, _WIDE = (0, (9, 2)), (0, (4, 1.5, 1, 1.5, 1, 1.5)), (0, (2, 3))
-_UNEVEN = (0, (7, 1.5, 3, 1.5))
-
-_BY_METHOD: dict[str, tuple[str, Any, str]] = {
-    "fedau K=50": ("#0072B2", _SOLID, ""),
-    "fedau K=∞": ("#56B4E9", _DASHED, "//"),
-    "average-participating": ("#D55E00", _DASH_DOT, "xx"),
-    "average-all": ("#E69F00", _DOTTED, ".."),
-    "fedvarp": ("#009E73", _LONG, "\\\\"),
-    "mifa": ("#CC79A7", _DASH_DOT_DOT, "++"),
-    "known-statistics": ("#000000", _WIDE, "--"),
-    "fedavg": ("#8C510A", _UNEVEN, "oo"),
-}
-_OTHERS = list(_BY_METHOD.values())
-
-_RC = {
+_RC: dict[Any, Any] = {
     "figure.dpi": 100,
     "savefig.dpi": 150,
     "font.size": 10,
@@ -47,13 +32,15 @@ _RC = {
 }
 
 
-def line_styles(labels: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return colour and line style by label: the methods have their own, the others any."""
-    styles = {}
-    for number, label in enumerate(labels):
-        colour, line, _ = _look(label, number)
-        styles[label] = {"color": colour, "linestyle": line, "linewidth": 1.8}
-    return styles
+Looks = Mapping[str, Look | None]
+
+
+def line_styles(labels: Iterable[str], looks: Looks | None = None) -> dict[str, dict[str, Any]]:
+    """Return colour and line style by label: those of `looks`, for others any that are free."""
+    return {
+        label: {"color": look.colour, "linestyle": look.dashes, "linewidth": 1.8}
+        for label, look in _chosen(labels, looks or {}).items()
+    }
 
 
 def nested_styles(labels: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -67,22 +54,31 @@ def nested_styles(labels: Iterable[str]) -> dict[str, dict[str, Any]]:
     return styles
 
 
-def bar_styles(labels: Iterable[str]) -> dict[str, dict[str, Any]]:
+def bar_styles(labels: Iterable[str], looks: Looks | None = None) -> dict[str, dict[str, Any]]:
     """Return colour and hatching by label."""
-    styles = {}
-    for number, label in enumerate(labels):
-        colour, _, hatch = _look(label, number)
-        styles[label] = {"facecolor": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0}
-    return styles
+    return {
+        label: {"facecolor": look.colour, "hatch": look.hatch, "edgecolor": "white", "linewidth": 0}
+        for label, look in _chosen(labels, looks or {}).items()
+    }
 
 
-def _look(label: str, number: int) -> tuple[str, Any, str]:
-    if label in _BY_METHOD:
-        return _BY_METHOD[label]
-    colour = _OTHERS[number % len(_OTHERS)][0]
-    # The second time round, colours meet other line styles.
-    _, line, hatch = _OTHERS[(number + number // len(_OTHERS)) % len(_OTHERS)]
-    return colour, line, hatch
+def _chosen(labels: Iterable[str], looks: Looks) -> dict[str, Look]:
+    """Return a look for each label; those that nobody has as their own come first."""
+    labels = list(labels)
+    free = [look for look in PALETTE if look not in [looks.get(label) for label in labels]]
+    free = free or list(PALETTE)
+    chosen, number = {}, 0
+    for label in labels:
+        own = looks.get(label)
+        if own is None:
+            colour = free[number % len(free)].colour
+            # The second time round, colours meet other line styles.
+            other = PALETTE[
+                (PALETTE.index(free[number % len(free)]) + number // len(free)) % len(PALETTE)
+            ]
+            own, number = Look(colour, other.dashes, other.hatch), number + 1
+        chosen[label] = own
+    return chosen
 
 
 def new_figure(

@@ -55,10 +55,10 @@ def figures(runs: Sequence[Run], kinds: Sequence[str] = KINDS) -> Iterator[tuple
 
 
 def _weights(panel: Panel) -> Iterator[tuple[str, Figure]]:
-    """Yield the weights of each of FedAU's lines, under its first seed."""
+    """Yield the weights of each line that has learned some, under its first seed."""
     for label, runs in panel.lines.items():
         run = runs[0]
-        if run.setting.cutoff is None or run.participation is None:
+        if run.participation is None:
             continue
         figure = weight_paths(run.participation, f"{label}, {panel.title}, seed {run.seed}")
         if figure is not None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +15,11 @@ from fedau_flwr.files import write_atomically
 from simulations.config import LAST_ROUNDS
 from simulations.report.paper import Published, published, shortened
 from simulations.report.runs import Panel, Run, grouped, panels
-from simulations.report.setting import Setting, display_name, display_value, varying
+from simulations.report.setting import Columns, Setting, display_value
 from simulations.report.table import Cell, Spread, Table
 from simulations.runs.summary import SHOWN_CLASSES
+from simulations.tasks import Task
+from simulations.tasks.arrays import PARTS
 
 SPREADS = ("loss", "train_accuracy", "test_accuracy")
 
@@ -33,9 +37,12 @@ def write(found: Sequence[Table], directory: Path) -> list[Path]:
     texts = {"tables.md": "\n".join(table.markdown() for table in found)}
     texts |= {f"{table.name}.csv": table.csv() for table in found}
     for name, text in texts.items():
-        data = text.encode()
-        write_atomically(directory / name, lambda file, data=data: file.write(data))
+        write_atomically(directory / name, partial(_write_text, text))
     return [directory / name for name in texts]
+
+
+def _write_text(text: str, file: IO[bytes]) -> None:
+    file.write(text.encode())
 
 
 def accuracy(runs: Sequence[Run], *, each_seed: bool = False) -> Table:
@@ -44,13 +51,14 @@ def accuracy(runs: Sequence[Run], *, each_seed: bool = False) -> Table:
     A run of fewer rounds than the paper's stands beside it too, and its row says so.
     The seeds of a setting are one row with their mean, or with `each_seed` a row each.
     """
-    shown = varying(run.setting for run in runs)
-    numbers = ["train accuracy", "test accuracy"]
-    names = ["data set", "pattern", *map(display_name, shown), "method", *numbers]
+    columns = Columns.of(run.setting for run in runs)
+    metric, percent = _metric(runs)
+    numbers = [f"train {metric}", f"test {metric}"]
+    names = ["data set", "pattern", *columns.names, "method", *numbers]
     papers = [f"paper: {name}" for name in numbers]
     table = Table(
         "accuracy",
-        "Accuracy in %",
+        f"{metric.capitalize()} in %" if percent else metric.capitalize(),
         [*names, *papers, "train loss", "seeds", "remark"],
         remark=("Means" if each_seed else "Mean ± standard deviation over seeds, of means")
         + f" over the last {LAST_ROUNDS} rounds, or over the last tenth where that is less.",
@@ -64,8 +72,8 @@ def accuracy(runs: Sequence[Run], *, each_seed: bool = False) -> Table:
         paper = None if reached else published(replace(setting, rounds=longer or setting.rounds))
         final = [run.summary.final for run in group]
         row: list[Cell] = [
-            *(display_value(setting, key) for key in ("dataset", "pattern", *shown, "method")),
-            *(Spread.of([e[key] for e in final]) for key in ("train_accuracy", "test_accuracy")),
+            *_cells(setting, columns),
+            *(_score([run.summary.score(part) for run in group], setting.task) for part in PARTS),
             *_published(paper),
             Spread.of([e["train_loss"] for e in final], scale=1.0, digits=3),
             ", ".join(str(run.seed) for run in group),
@@ -73,6 +81,22 @@ def accuracy(runs: Sequence[Run], *, each_seed: bool = False) -> Table:
         ]
         table.rows.append(row)
     return table.without_empty_columns()
+
+
+def _metric(runs: Sequence[Run]) -> tuple[str, bool]:
+    """Return what the tasks' metric is called, and whether it is in %."""
+    found = {(run.setting.task.metric.replace("_", " "), run.setting.task.percent) for run in runs}
+    return found.pop() if len(found) == 1 else ("score", False)
+
+
+def _score(values: Sequence[object], task: Task) -> Spread:
+    return Spread.of(values) if task.percent else Spread.of(values, scale=1.0, digits=3)
+
+
+def _cells(setting: Setting, columns: Columns) -> list[Cell]:
+    """Return the cells of a row that say what was run."""
+    head = [display_value(setting, key) for key in ("task", "pattern")]
+    return [*head, *columns.cells(setting), display_value(setting, "method")]
 
 
 def _published(paper: Published | None) -> list[Cell]:
@@ -93,15 +117,15 @@ def _remark(group: Sequence[Run], reached: int | None, longer: int | None) -> st
 
 def spread(runs: Sequence[Run]) -> Table | None:
     """Return the standard deviation over clients of loss and accuracy, of finished runs."""
-    finished = [run for run in runs if run.clients is not None]
+    finished = [run for run in runs if run.clients is not None and run.setting.task.percent]
     if not finished:
         return None
-    shown = varying(run.setting for run in runs)
+    columns = Columns.of(run.setting for run in runs)
     numbers = ["loss", "train accuracy", "test accuracy"]
     table = Table(
         "spread",
         "Standard deviation over clients, accuracy in %",
-        ["data set", "pattern", *map(display_name, shown), "method", *numbers]
+        ["data set", "pattern", *columns.names, "method", *numbers]
         + [f"paper: {name}" for name in numbers],
         remark="Mean ± standard deviation over seeds, of the final model.",
     )
@@ -116,7 +140,7 @@ def spread(runs: Sequence[Run]) -> Table | None:
             cells = [f"{paper.spread[0]:.3f}", *(f"{value:.1f}" for value in paper.spread[1:])]
         table.rows.append(
             [
-                *(display_value(setting, key) for key in ("dataset", "pattern", *shown, "method")),
+                *_cells(setting, columns),
                 Spread.of(values[0], scale=1.0, digits=3),
                 *(Spread.of(some) for some in values[1:]),
                 *cells,
@@ -179,7 +203,7 @@ def class_names(runs: Sequence[Run], places: NDArray[np.int64]) -> list[str]:
     """
     if len({run.seed for run in runs}) > 1:
         return [f"no. {place + 1}" for place in places]
-    classes = runs[0].summary.config.spec.classes
+    classes = runs[0].setting.task.classes
     return [classes[number] for number in class_order(runs[0])[places]]
 
 

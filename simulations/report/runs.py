@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,11 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulations.config import ConfigError
-from simulations.report.setting import Setting, display_name, display_value, varying
+from simulations.methods import Look
+from simulations.report.setting import Columns, Setting, display_name, display_value, varying
 from simulations.runs.directory import RunDirectory
 from simulations.runs.summary import Summary
+from simulations.tasks import Task
 
 Key = TypeVar("Key", bound=Hashable)
+
+LONGEST_NAME = 120
+"""Bytes of a panel's name; file systems allow 255, and names of plots have more in them."""
+
+_STEPS = ("lr", "server_lr")
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +54,11 @@ class Run:
         return self.summary.config.seed
 
     @property
+    def look(self) -> Look | None:
+        """How the method looks in plots, if it has a look of its own."""
+        return self.summary.config.algorithm.look
+
+    @property
     def diverged(self) -> bool:
         """Whether the loss became no number."""
         return self.summary.status == "diverged"
@@ -68,7 +82,7 @@ class Run:
     @cached_property
     def class_participation(self) -> NDArray[np.float64] | None:
         """The mean probability with which a sample of each class is there in a round."""
-        if self.participation is None:
+        if self.participation is None or not self.setting.task.classes:
             return None
         keys = ("probability", "class_shares", "sizes")
         return class_presence(*(self.participation[key] for key in keys))
@@ -101,11 +115,19 @@ class Panel:
         The title as part of a file's name.
     lines : dict[str, list[Run]]
         The seeds by method.
+    looks : Mapping[str, Look | None]
+        How the methods look in plots, where a line is a method.
     """
 
     title: str
     name: str
     lines: dict[str, list[Run]]
+    looks: Mapping[str, Look | None] = field(default_factory=dict)
+
+    @property
+    def task(self) -> Task:
+        """The task that all runs share."""
+        return next(iter(self.lines.values()))[0].setting.task
 
 
 def run_paths(directory: Path) -> Iterator[Path]:
@@ -153,26 +175,32 @@ def grouped(runs: Iterable[Run], key: Callable[[Run], Key]) -> dict[Key, list[Ru
 def panels(runs: Iterable[Run]) -> list[Panel]:
     """Return the comparisons that the runs make."""
     runs = list(runs)
-    shown = varying(run.setting for run in runs)
+    columns = Columns.of(run.setting for run in runs)
     found = []
-    for common, members in grouped(runs, _common).items():
-        keys = [key for key in shown if key not in ("lr", "server_lr")]
-        parts = [f"{display_name(key)} = {display_value(common, key)}" for key in keys]
-        head = [display_value(common, "dataset"), common.pattern]
+    for common, members in grouped(runs, lambda run: run.setting.whatever_the_method()).items():
+        parts = columns.texts(common, _STEPS)
+        head = [display_value(common, "task"), common.pattern.name]
+        keys = columns.shown(common, _STEPS)
         slug = "-".join(
-            [common.dataset, common.pattern]
+            [common.task.name, common.pattern.name]
             + [f"{key.replace('_', '-')}-{display_value(common, key)}" for key in keys]
         )
-        steps = [key for key in varying(run.setting for run in members) if key in shown]
+        steps = [key for key in varying(run.setting for run in members) if key in columns.keys]
         lines = grouped(members, lambda run: _line(run.setting, steps))  # noqa: B023
-        found.append(Panel(", ".join(head + parts), slug.replace("/", "-"), lines))
+        looks = {} if steps else {label: some[0].look for label, some in lines.items()}
+        found.append(Panel(", ".join(head + parts), file_name(slug), lines, looks))
     return found
-
-
-def _common(run: Run) -> Setting:
-    return replace(run.setting, method="", lr=0.0, server_lr=0.0)
 
 
 def _line(setting: Setting, steps: list[str]) -> str:
     parts = [f"{display_name(key)}={display_value(setting, key)}" for key in steps]
-    return ", ".join([setting.method, *parts])
+    return ", ".join([display_value(setting, "method"), *parts])
+
+
+def file_name(text: str) -> str:
+    """Return a text as a part of a file's name; of a long one its start and a hash of it."""
+    safe = re.sub(r"[/\\\0]", "-", text)
+    if len(safe.encode()) <= LONGEST_NAME:
+        return safe
+    digest = hashlib.sha256(text.encode()).hexdigest()[:10]
+    return safe.encode()[: LONGEST_NAME - len(digest) - 1].decode(errors="ignore") + f"-{digest}"

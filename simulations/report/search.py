@@ -12,9 +12,9 @@ import numpy as np
 
 from simulations.cli.invocation import method_settings, run_name
 from simulations.config import RunConfig
+from simulations.methods import METHODS
 from simulations.report.table import Cell, Spread, Table
 from simulations.runs.directory import RunDirectory
-from simulations.runs.summary import label
 
 ROUNDS = 500
 """The training loss after this many rounds decides."""
@@ -82,7 +82,7 @@ class Search:
         configs = []
         for method in self._methods:
             best = self.choice(method)
-            if best is not None and _has_global_step(method):
+            if best is not None and self._has_global_step(method):
                 for server_lr in GLOBAL_GRID:
                     configs += self._runs(method, best.lr, server_lr)
         return configs
@@ -98,7 +98,7 @@ class Search:
             return False
         for method in self._methods:
             best = self.choice(method)
-            if best is not None and _has_global_step(method):
+            if best is not None and self._has_global_step(method):
                 stage = [self._candidate(method, best.lr, server_lr) for server_lr in GLOBAL_GRID]
                 self.stages[method].append(stage)
         return True
@@ -117,19 +117,21 @@ class Search:
         )
         for method, stages in self.stages.items():
             choice = self.choice(method)
-            name = label(self._config(method, 1.0, 1.0, self._seeds[0]))
+            name = self._config(method, 1.0, 1.0, self._seeds[0]).algorithm.label
             for number, stage in enumerate(stages):
                 for candidate in stage:
                     if number and candidate.server_lr == 1.0:
                         continue
-                    eta = f"{candidate.server_lr:g}" if _has_global_step(method) else "none"
+                    eta = f"{candidate.server_lr:g}" if self._has_global_step(method) else "none"
                     table.rows.append(
                         [
                             name,
                             f"{candidate.lr:g}",
                             eta,
                             _loss(candidate),
-                            _remark(candidate, choice, method),
+                            _remark(
+                                candidate, choice, has_global_step=self._has_global_step(method)
+                            ),
                         ]
                     )
         return table
@@ -138,19 +140,18 @@ class Search:
         return [self._config(method, lr, server_lr, seed) for seed in self._seeds]
 
     def _config(self, method: str, lr: float, server_lr: float, seed: int) -> RunConfig:
-        steps = {"lr": lr, "server_lr": server_lr if _has_global_step(method) else 0.0}
+        steps = {"lr": lr, "server_lr": server_lr if self._has_global_step(method) else 0.0}
         method_keys = {**method_settings(method), **steps, "seed": seed}
         config = RunConfig(**{**self._values, **method_keys})
         name = f"{run_name(config)}-lr-{lr:g}-server-lr-{server_lr:g}"
         return replace(config, run_dir=str(self._parent / name))
 
+    def _has_global_step(self, method: str) -> bool:
+        return METHODS.find(method_settings(method)["method"]).server_step
+
     def _candidate(self, method: str, lr: float, server_lr: float) -> Candidate:
         losses = [_final_loss(Path(c.run_dir)) for c in self._runs(method, lr, server_lr)]
         return Candidate(method, lr, server_lr, tuple(losses))
-
-
-def _has_global_step(method: str) -> bool:
-    return method != "fedavg"
 
 
 def _final_loss(path: Path) -> float:
@@ -166,11 +167,9 @@ def _loss(candidate: Candidate) -> Cell:
     return Spread.of(candidate.losses, scale=1.0, digits=4)
 
 
-def _remark(candidate: Candidate, choice: Candidate | None, method: str) -> str:
+def _remark(candidate: Candidate, choice: Candidate | None, *, has_global_step: bool) -> str:
     if choice is None or (candidate.lr, candidate.server_lr) != (choice.lr, choice.server_lr):
         return ""
     edges = {LOCAL_GRID[0], LOCAL_GRID[-1]}
-    at_edge = candidate.lr in edges or (
-        _has_global_step(method) and candidate.server_lr == GLOBAL_GRID[-1]
-    )
+    at_edge = candidate.lr in edges or (has_global_step and candidate.server_lr == GLOBAL_GRID[-1])
     return "chosen, at the edge of the grid" if at_edge else "chosen"

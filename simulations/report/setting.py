@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from simulations.config import RunConfig
-from simulations.patterns.builders import PATTERNS
-from simulations.runs.summary import label
-from simulations.tasks.spec import DATASETS, METHODS, dataset
+from simulations.methods import Method
+from simulations.patterns import Pattern
+from simulations.tasks import Task
 
-ALWAYS_SHOWN = ("dataset", "pattern", "method")
+ALWAYS_SHOWN = ("task", "pattern", "method")
+
+MOST_COLUMNS = 5
+"""Settings that a table has columns for; more than these are named where they are unusual."""
 
 
 def _named(name: str, *, within: tuple[str, ...] = ()) -> Any:
@@ -23,14 +27,14 @@ def _named(name: str, *, within: tuple[str, ...] = ()) -> Any:
 class Setting:
     """The settings that change a result, as they took effect: runs that share one are seeds.
 
-    ``method`` is the label, which for FedAU has the cutoff in it.
+    ``method`` is None where settings are compared whatever the method.
     """
 
-    dataset: str = _named("data set")
-    pattern: str = _named("pattern")
-    method: str = _named("method")
+    task: Task = _named("data set")  # noqa: RUF009
+    pattern: Pattern = _named("pattern")  # noqa: RUF009
+    method: Method | None = _named("method")  # noqa: RUF009
     clients: int = _named("N")
-    rounds: int = _named("rounds", within=("dataset",))
+    rounds: int = _named("rounds", within=("task",))
     alpha_data: float = _named("α_d")
     alpha_participation: float = _named("α_p")
     mean_participation: float = _named("mean p")
@@ -38,73 +42,125 @@ class Setting:
     draw: str = _named("draw")
     local_steps: int = _named("I")
     batch_size: int = _named("batch")
-    lr: float = _named("γ", within=("dataset", "method"))
-    server_lr: float = _named("η", within=("dataset", "method"))
+    lr: float = _named("γ", within=("task", "method"))
+    server_lr: float = _named("η", within=("task", "method"))
     augmentation: str = _named("augmentation")
     reply_loss: float = _named("reply loss")
     secure_sum: bool = _named("secure sum")
-    trace: str = _named("trace")
-    train_samples: int = _named("train samples", within=("dataset",))
-    test_samples: int = _named("test samples", within=("dataset",))
 
     @classmethod
     def of(cls, config: RunConfig) -> Setting:
         """Return the setting of a run."""
-        changed = {
-            "method": label(config),
+        changed: dict[str, Any] = {
+            "task": config.task,
+            "pattern": config.participation,
+            "method": config.algorithm,
             "rounds": config.rounds,
             "lr": config.local_lr,
             "server_lr": config.global_lr,
-            "train_samples": config.spec.train_count,
-            "test_samples": config.spec.test_count,
         }
-        names = [item.name for item in fields(cls)]
-        return cls(**{name: changed.get(name, getattr(config, name, None)) for name in names})
+        others = {item.name for item in fields(cls)} - changed.keys()
+        return cls(**changed, **{name: getattr(config, name) for name in others})
 
-    @property
-    def cutoff(self) -> float | None:
-        """FedAU's cutoff, which may be infinite; None for other methods."""
-        if not self.method.startswith("fedau "):
-            return None
-        return float(self.method.partition("=")[2].replace("∞", "inf"))
+    def whatever_the_method(self) -> Setting:
+        """Return the setting without the method and its step sizes."""
+        return replace(self, method=None, lr=0.0, server_lr=0.0)
 
     def order(self) -> tuple[Any, ...]:
         """Return a key that sorts settings as the paper's tables do."""
-        name = self.method.partition(" ")[0]
-        steps = (self.lr, self.server_lr)
-        rest = [getattr(replace(self, lr=0.0, server_lr=0.0), f.name) for f in fields(self)[3:]]
-        place = (list(DATASETS).index(self.dataset), PATTERNS.index(self.pattern))
-        return (*place, rest, METHODS.index(name), -(self.cutoff or 0.0), steps)
+        rest = [getattr(self.whatever_the_method(), item.name) for item in fields(self)[3:]]
+        method = self.method.order() if self.method else ()
+        return (self.task.order(), self.pattern.order(), rest, method, (self.lr, self.server_lr))
+
+    def values(self) -> dict[str, Any]:
+        """Return what can vary by key: the fields, and parameters of task and pattern."""
+        found = {item.name: getattr(self, item.name) for item in fields(self)[3:]}
+        for kind, entry in (("task", self.task), ("pattern", self.pattern)):
+            for item in fields(entry):
+                found[f"{kind}.{item.name}"] = getattr(entry, item.name)
+        return found
 
 
 def varying(settings: Iterable[Setting]) -> list[str]:
-    """Return the fields in which settings differ, beside those that are always shown.
+    """Return the keys in which settings differ, beside those that are always shown.
 
-    Rounds and step sizes have values of their own for each data set and method; that these differ
-    is nothing that a reader must be told.
+    Rounds and step sizes have values of their own for each task and method, and parameters belong
+    to one task or pattern; that these differ is nothing that a reader must be told.
     """
     settings = list(settings)
-    found = []
-    for item in fields(Setting):
-        if item.name in ALWAYS_SHOWN:
-            continue
-        values: dict[tuple[Any, ...], set[Any]] = {}
-        for setting in settings:
-            scope = tuple(getattr(setting, name) for name in item.metadata["within"])
-            values.setdefault(scope, set()).add(getattr(setting, item.name))
-        if any(len(some) > 1 for some in values.values()):
-            found.append(item.name)
-    return found
+    values: dict[str, dict[tuple[Any, ...], set[Any]]] = {}
+    scopes = {item.name: item.metadata["within"] for item in fields(Setting)}
+    for setting in settings:
+        for key, value in setting.values().items():
+            within = scopes.get(key, (key.partition(".")[0],))
+            scope = tuple(_scope(getattr(setting, name), key) for name in within)
+            values.setdefault(key, {}).setdefault(scope, set()).add(value)
+    return [key for key, by in values.items() if any(len(some) > 1 for some in by.values())]
 
 
-def display_name(name: str) -> str:
-    """Return what a field of `Setting` is called in tables and plots."""
-    return next(item.metadata["name"] for item in fields(Setting) if item.name == name)
+def _scope(value: Any, key: str) -> Any:
+    """Return what the values of a key are compared within: one kind of task, or one method."""
+    return type(value) if "." in key or isinstance(value, Task) else value
 
 
-def display_value(setting: Setting, name: str) -> str:
-    """Return the value of a field as tables and plots show it."""
-    value = getattr(setting, name)
-    if name == "dataset":
-        return dataset(value).title
+def display_name(key: str) -> str:
+    """Return what a key of `Setting` is called in tables and plots."""
+    names = {item.name: item.metadata["name"] for item in fields(Setting)}
+    return str(names.get(key, key.partition(".")[2]))
+
+
+def display_value(setting: Setting, key: str) -> str:
+    """Return the value of a key as tables and plots show it, empty where there is none."""
+    if key == "task":
+        return setting.task.title
+    if key == "pattern":
+        return setting.pattern.name
+    if key == "method":
+        return setting.method.label if setting.method else ""
+    value = setting.values().get(key, "")
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """How a table or a title tells settings apart.
+
+    Few keys are columns of their own; of many, each row names those in which it is unusual.
+    """
+
+    keys: tuple[str, ...]
+    usual: dict[str, str]
+
+    @classmethod
+    def of(cls, settings: Iterable[Setting]) -> Columns:
+        """Return the columns for these settings."""
+        settings = list(dict.fromkeys(settings))
+        keys = varying(settings)
+        if len(keys) <= MOST_COLUMNS:
+            return cls(tuple(keys), {})
+        counts = {key: Counter(display_value(s, key) for s in settings) for key in keys}
+        return cls(tuple(keys), {key: count.most_common(1)[0][0] for key, count in counts.items()})
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return ["setting"] if self.usual else [display_name(key) for key in self.keys]
+
+    def cells(self, setting: Setting) -> list[str]:
+        """Return what a row has in the columns."""
+        if not self.usual:
+            return [display_value(setting, key) for key in self.keys]
+        return [", ".join(self.texts(setting))]
+
+    def shown(self, setting: Setting, without: Sequence[str] = ()) -> list[str]:
+        """Return the keys that are worth naming for a setting."""
+        return [
+            key
+            for key in self.keys
+            if key not in without and display_value(setting, key) not in ("", self.usual.get(key))
+        ]
+
+    def texts(self, setting: Setting, without: Sequence[str] = ()) -> list[str]:
+        """Return the keys that are worth naming with their values."""
+        keys = self.shown(setting, without)
+        return [f"{display_name(key)} = {display_value(setting, key)}" for key in keys]

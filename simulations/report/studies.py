@@ -144,6 +144,6 @@ def _values(given: Any, own: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _folder(config: RunConfig, axes: Mapping[str, Any]) -> str:
     """Return the directory of the runs with the same settings."""
-    parts = [config.dataset, config.pattern]
+    parts = [config.task.slug, config.participation.slug]
     numbers = [key for key in axes if key not in ("dataset", "pattern")]
     return "-".join(parts + [f"{key_of(key)}-{getattr(config, key):g}" for key in numbers])

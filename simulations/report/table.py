@@ -78,7 +78,8 @@ class Table:
 
     def markdown(self) -> str:
         """Return the table in Markdown, with its title."""
-        lines = [self.header, ["---"] * len(self.header), *self.rows]
+        head: list[list[Cell]] = [[*self.header], ["---"] * len(self.header)]
+        lines = [*head, *self.rows]
         text = "\n".join("| " + " | ".join(_escaped(cell) for cell in row) + " |" for row in lines)
         remark = f"\n{self.remark}\n" if self.remark else ""
         return f"## {self.title}\n\n{text}\n{remark}"

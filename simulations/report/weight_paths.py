@@ -11,12 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from fedau_flwr import FedAUWeighting
 from fedau_flwr.weight_state import WeightStates
-from simulations.config import RunConfig
+from simulations.config import ConfigError, RunConfig
 from simulations.report.plot_style import legend_below, new_mosaic, save
 from simulations.runs.experiment import open_experiment
-from simulations.runs.summary import label
 
 PROBABILITY = 0.527
 """Of the frequent client that the paper shows."""
@@ -34,7 +32,9 @@ def replay_weights(config: RunConfig) -> dict[str, NDArray[Any]]:
     p = experiment.probabilities
     rare = np.argsort(p, kind="stable")[:RARE_CLIENTS]
     tracked = np.unique([int(np.argmin(abs(p - PROBABILITY))), *rare.tolist()])
-    weighting = FedAUWeighting(config.cutoff or None)
+    weighting = config.algorithm.learned_weighting()
+    if weighting is None:
+        raise ConfigError(f"method is {config.method!r}, but must be one that learns weights.")
     states = WeightStates.repeat(weighting.initial(), config.clients)
     mean, weights = np.empty(config.rounds), np.empty((config.rounds, len(tracked)))
     for t in range(config.rounds):
@@ -51,9 +51,10 @@ def replay_weights(config: RunConfig) -> dict[str, NDArray[Any]]:
 
 def draw_replayed(config: RunConfig, out: Path) -> list[Path]:
     """Draw the weights of a run without its training, as PNG and SVG."""
-    title = f"{label(config)}, {config.spec.title}, {config.pattern}, seed {config.seed}"
+    head = [config.algorithm.label, config.task.title, config.participation.label]
+    title = f"{', '.join(head)}, seed {config.seed}"
     figure = weight_paths(replay_weights(config), title)
-    name = f"weights-{config.dataset}-{config.pattern}"
+    name = f"weights-{config.task.slug}-{config.participation.slug}"
     return [] if figure is None else save(figure, out / name)
 
 
@@ -84,12 +85,15 @@ def weight_paths(record: Mapping[str, NDArray[Any]], title: str) -> Figure | Non
 
 def reciprocal(p: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return 1/p, infinite for clients that never come, as a trace may have them."""
-    return np.divide(1.0, p, out=np.full(np.shape(p), np.inf), where=np.asarray(p) > 0)
+    found: NDArray[np.float64] = np.divide(
+        1.0, p, out=np.full(np.shape(p), np.inf), where=np.asarray(p) > 0
+    )
+    return found
 
 
 def _panel(axis: Axes, weights: NDArray[np.float64], target: float, title: str) -> None:
     rounds = np.arange(len(weights))
-    style = {"color": "#0072B2", "linewidth": 1.4, "drawstyle": "steps-post"}
+    style: dict[str, Any] = {"color": "#0072B2", "linewidth": 1.4, "drawstyle": "steps-post"}
     axis.plot(rounds, weights, label="weight ω of FedAU", **style)
     # A client that hardly ever comes would press the weights flat against the axis.
     if target <= 20 * weights.max():

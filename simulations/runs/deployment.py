@@ -28,19 +28,17 @@ from fedau_flwr.server.callbacks import (
 )
 from fedau_flwr.wire.records import decode_all, encode
 from simulations.config import LEAST_SECURE, ConfigError, RunConfig
-from simulations.methods.strategy import build_strategy
 from simulations.nodes.deployed_data import server_test_set
 from simulations.nodes.evaluator import Evaluator
 from simulations.nodes.resident import ResidentModel, initial_parameters
 from simulations.nodes.worker import LR
-from simulations.patterns.builders import REAL
 from simulations.runs.directory import RunDirectory
 from simulations.runs.log import run_log
 from simulations.runs.measurement import Measurement
 from simulations.runs.outcome import Outcome, noting_refusal
 from simulations.runs.reports import Reports
-from simulations.tasks.arrays import Part
-from simulations.tasks.spec import DataError
+from simulations.runs.strategy import build_strategy
+from simulations.tasks import DataError, Part
 
 log = logging.getLogger("flwr.simulations")
 
@@ -49,19 +47,19 @@ def run_deployment(
     grid: Grid, config: RunConfig, callbacks: Iterable[Callback] = ()
 ) -> RunDirectory:
     """Train with the nodes of `grid` and return the run's directory."""
-    if config.method == "known-statistics":
+    if not config.algorithm.deployable:
         raise ConfigError(
-            "method is 'known-statistics', but must be another one on a real federation, where "
-            "nobody knows them."
+            f"method is {config.method!r}, but must be another one on a deployment, where nobody "
+            "knows what it needs."
         )
-    config = replace(config, pattern=REAL, trace="", reply_loss=0.0)
+    config = replace(config, pattern="deployment", reply_loss=0.0)
     run = RunDirectory.open(config)
     with run_log(run.log_file, every_round=True):
         with noting_refusal(run):
             check_population(grid, config)
             loop = deployment_loop(grid, config, run, callbacks)
         log.info("The results go to %s.", run.path)
-        loop.run(encode(initial_parameters(config.spec, seed=config.seed)), config.rounds)
+        loop.run(encode(initial_parameters(config.task, seed=config.seed)), config.rounds)
     return run
 
 
@@ -72,14 +70,15 @@ def deployment_loop(
     test = _open_test_set(config)
 
     def train_config(number: int) -> ConfigRecord:
-        return ConfigRecord({LR: config.local_lr * config.spec.decay(number - 1)})
+        return ConfigRecord({LR: config.local_lr * config.task.decay(number - 1)})
 
     def measured(loop: RoundLoop) -> Measurement:
         if test is None:
-            return Measurement(train=None, test=None)
-        evaluator = Evaluator(config.spec, model=ResidentModel(config.spec, device=config.device))
+            return Measurement(config.task, train=None, test=None)
+        evaluator = Evaluator(config.task, model=ResidentModel(config.task, device=config.device))
         # Nobody but the nodes themselves sees training samples.
-        return Measurement(train=None, test=evaluator.evaluate(decode_all(loop.arrays), test))
+        result = evaluator.evaluate(decode_all(loop.arrays), test)
+        return Measurement(config.task, train=None, test=result)
 
     progress = Progress(every=None, file=run.progress_file)
     # The signals are Flower's, which ends the app in its own way.

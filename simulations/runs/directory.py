@@ -6,7 +6,8 @@
 ``metrics.jsonl``
     One JSON object per evaluation, in the order of rounds: ``round`` (how many are done),
     ``train_loss``, ``train_accuracy``, ``test_loss``, ``test_accuracy`` (over the whole sets),
-    ``train_class_accuracy``, ``test_class_accuracy`` (lists by class), ``participants`` (mean
+    ``train_class_accuracy``, ``test_class_accuracy`` (lists by class; a regression has none, and
+    the name of its own metric in place of accuracy), ``participants`` (mean
     number per round since the last object), ``counted`` (of these, those in the sum),
     ``round_seconds`` (median time of a round since the last object, evaluation left out),
     ``seconds`` (of training and evaluation so far, over all attempts). What is not a finite number
@@ -39,12 +40,12 @@ from __future__ import annotations
 
 import json
 import os
+import tomllib
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import tomli
 import tomli_w
 
 from fedau_flwr.files import (
@@ -84,7 +85,7 @@ class RunDirectory:
             run = cls(Path(config.run_dir).expanduser())
         else:
             name = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
-            run = cls(RUNS.expanduser() / f"{name}-{config.method}-{os.getpid()}")
+            run = cls(RUNS.expanduser() / f"{name}-{config.algorithm.name}-{os.getpid()}")
         if config.resume:
             config.same_training(run.config())
             if not run.checkpoint_file.is_file():
@@ -110,7 +111,7 @@ class RunDirectory:
     def config(self) -> RunConfig:
         """Return the settings of the run that is here."""
         try:
-            values = tomli.loads(self.config_file.read_text(encoding="utf-8"))
+            values = tomllib.loads(self.config_file.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise ConfigError(
                 f"run-dir is {str(self.path)!r}, but must be the directory of a run, with a "

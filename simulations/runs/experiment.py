@@ -1,7 +1,7 @@
 """The part of a run that server and workers derive from its settings, each for itself.
 
 Everything here is a function of the `RunConfig`, so nothing of it is ever sent: a worker knows its
-clients' data, and for `known-statistics` their probabilities, from the seed.
+clients' data and their probabilities from the seed.
 """
 
 from __future__ import annotations
@@ -12,15 +12,12 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fedau_flwr import FedAUWeighting, InverseProbabilityWeighting, UnitWeighting
-from fedau_flwr.availability import Process, participation_probabilities
+from fedau_flwr.availability import Process
 from fedau_flwr.weighting import Weighting
 from simulations.config import ConfigError, RunConfig
-from simulations.patterns.builders import build_process
-from simulations.tasks.arrays import Arrays
-from simulations.tasks.prepare import open_arrays
-from simulations.tasks.spec import DatasetSpec
-from simulations.tasks.split import Split, dirichlet_split
+from simulations.runs.population import draw_population
+from simulations.tasks import Arrays, Task
+from simulations.tasks.split import Split
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,10 +28,10 @@ class Experiment:
     ----------
     config : RunConfig
         The settings.
-    spec : DatasetSpec
-        What the paper fixes for the data set.
+    task : Task
+        Data, model, loss and metrics.
     arrays : Arrays
-        Training and test set, memory-mapped.
+        Training and test set.
     split : Split
         Which client holds which training samples.
     probabilities : NDArray[np.float64]
@@ -45,7 +42,7 @@ class Experiment:
     """
 
     config: RunConfig
-    spec: DatasetSpec
+    task: Task
     arrays: Arrays
     split: Split
     probabilities: NDArray[np.float64]
@@ -53,11 +50,7 @@ class Experiment:
 
     def weighting(self, client: int) -> Weighting:
         """Return how a client turns its history into its weight under the run's method."""
-        if self.config.method == "fedau":
-            return FedAUWeighting(cutoff=self.config.cutoff or None)
-        if self.config.method == "known-statistics":
-            return InverseProbabilityWeighting(float(self.probabilities[client]))
-        return UnitWeighting()
+        return self.config.algorithm.weighting(float(self.probabilities[client]))
 
 
 @lru_cache(maxsize=1)
@@ -80,24 +73,9 @@ def open_experiment(config: RunConfig) -> Experiment:
 def _open(config: RunConfig) -> Experiment:
     if config.groups:
         raise ConfigError(f"groups is {config.groups!r}, but must be empty in a simulation.")
-    spec = config.spec
-    arrays = open_arrays(spec, config.data_path, seed=config.seed)
-    # The authors' program draws the split and then the probabilities from one stream.
-    source = np.random.RandomState(config.seed) if config.draw == "authors" else config.seed
-    split = dirichlet_split(
-        arrays.train.labels,
-        num_clients=config.clients,
-        num_classes=spec.num_classes,
-        alpha=config.alpha_data,
-        seed=source,
-    )
-    p = participation_probabilities(
-        split.class_shares,
-        concentration=config.alpha_participation,
-        mean=config.mean_participation,
-        floor=config.min_participation,
-        seed=source,
-    )
-    process = build_process(p, config)
+    arrays = config.task.open(config.data_path, seed=config.seed)
+    split, p = draw_population(config, arrays.train.targets, config.clients)
+    process = config.participation.process(p, seed=config.seed, rounds=config.rounds)
     stationary = process.probability
-    return Experiment(config, spec, arrays, split, p if stationary is None else stationary, process)
+    p = p if stationary is None else stationary
+    return Experiment(config, config.task, arrays, split, p, process)

@@ -1,4 +1,4 @@
-"""Copies of runs to keep: results without checkpoints, logs and the paths of a machine."""
+"""Copies of runs to publish: results without checkpoints, logs and the paths of a machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from simulations.report.runs import Run
 from simulations.runs.directory import RunDirectory
 
 
-def keep(runs: Iterable[Run], directory: Path, out: Path) -> list[Path]:
+def export(runs: Iterable[Run], directory: Path, out: Path) -> list[Path]:
     """Copy the runs below `directory` that have ended to the same places below `out`.
 
     Returns where the copies are. What was copied there before is replaced.

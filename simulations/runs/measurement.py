@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from simulations.nodes.evaluator import Evaluation, SampleResults
 from simulations.runs.failures import check_replies
-from simulations.tasks.spec import DatasetSpec
+from simulations.tasks import Task
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +22,7 @@ class Measurement:
     ``samples`` has the training samples one by one, if they were asked for.
     """
 
+    task: Task
     train: Evaluation | None
     test: Evaluation | None
     samples: SampleResults | None = None
@@ -31,8 +32,9 @@ class Measurement:
         values: dict[str, Any] = {}
         for part, result in (("train", self.train), ("test", self.test)):
             values[f"{part}_loss"] = None if result is None else result.loss
-            values[f"{part}_accuracy"] = None if result is None else result.accuracy
-            values[f"{part}_class_accuracy"] = [] if result is None else result.class_accuracy
+            values[f"{part}_{self.task.metric}"] = None if result is None else result.accuracy
+            if self.task.classes:
+                values[f"{part}_class_accuracy"] = [] if result is None else result.class_accuracy
         return values
 
     def words(self) -> str:
@@ -47,7 +49,7 @@ class Measurement:
 
 def measure(
     grid: Grid,
-    spec: DatasetSpec,
+    task: Task,
     arrays: ArrayRecord,
     *,
     timeout: float,
@@ -64,7 +66,7 @@ def measure(
         The number of nodes that do it, if not all.
     """
     nodes = list(grid.get_node_ids())[:shards]
-    train, test = (_cuts(spec.count(part), len(nodes)) for part in ("train", "test"))
+    train, test = (_cuts(task.count(part), len(nodes)) for part in ("train", "test"))
     messages = [
         Message(
             RecordDict(
@@ -90,6 +92,7 @@ def measure(
     by_node = {reply.metadata.src_node_id: reply.content for reply in replies}
     contents = [by_node[node] for node in nodes]
     return Measurement(
+        task,
         train=_total(contents, "train"),
         test=_total(contents, "test"),
         samples=_samples(contents) if samples else None,
@@ -103,7 +106,7 @@ def _cuts(count: int, shards: int) -> list[int]:
 def _total(contents: list[RecordDict], part: str) -> Evaluation:
     records: list[Any] = [content.config_records[part] for content in contents]
     parts = [
-        Evaluation(float(record["loss"]), np.array(record["correct"]), np.array(record["counts"]))
+        Evaluation(float(record["loss"]), np.array(record["scores"]), np.array(record["counts"]))
         for record in records
     ]
     return sum(parts[1:], parts[0])

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedau_flwr import FedAUWeighting
 from fedau_flwr.availability import AvailabilityGrid
 from fedau_flwr.server.callbacks import Callback
 from fedau_flwr.server.loop import RoundLoop
@@ -20,7 +19,7 @@ TRACKED_PER_KIND = 3
 
 
 class ParticipationRecord(Callback):
-    """Counts participations; under FedAU also replays every client's weight, for the plots.
+    """Counts participations; where weights are learned, also replays every client's, for plots.
 
     The clients compute their weights themselves and tell nobody. The simulator knows who was
     counted, which is all that the weights depend on.
@@ -33,9 +32,8 @@ class ParticipationRecord(Callback):
         self.participated = np.zeros(clients, np.int64)
         self.counted = np.zeros(clients, np.int64)
         self.last = (0, 0)
-        self._weighting: FedAUWeighting | None = None
-        if experiment.config.method == "fedau":
-            self._weighting = FedAUWeighting(experiment.config.cutoff or None)
+        self._weighting = experiment.config.algorithm.learned_weighting()
+        if self._weighting is not None:
             self._states = WeightStates.repeat(self._weighting.initial(), clients)
             self.tracked = _representative(experiment.probabilities)
             self._mean: list[float] = []

@@ -124,7 +124,7 @@ class ClientResults(Callback):
             self._run.clients_file,
             {
                 "loss": client_means(split, last.samples.losses),
-                "train_accuracy": client_means(split, last.samples.correct.astype(np.float64)),
+                "train_accuracy": client_means(split, last.samples.scores),
                 "test_accuracy": client_test_accuracy(split, last.test),
             },
         )

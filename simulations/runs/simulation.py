@@ -24,7 +24,6 @@ from fedau_flwr.server.callbacks import (
     StopOnDivergence,
     StopOnRequest,
 )
-from simulations.methods.strategy import TIMEOUT
 from simulations.nodes.client_states import flush
 from simulations.nodes.worker import LR, STATES
 from simulations.runs.directory import RunDirectory
@@ -34,6 +33,7 @@ from simulations.runs.measurement import Measurement, measure
 from simulations.runs.outcome import Outcome
 from simulations.runs.participation import ParticipationRecord
 from simulations.runs.reports import ClientResults, Reports
+from simulations.runs.strategy import TIMEOUT
 from simulations.runs.times import RoundTimes
 
 
@@ -45,16 +45,16 @@ def simulation_loop(
     callbacks: Iterable[Callback] = (),
 ) -> RoundLoop:
     """Return the loop of an experiment; `callbacks` come before those that all experiments have."""
-    config, spec = experiment.config, experiment.spec
+    config, task = experiment.config, experiment.task
 
     def train_config(number: int) -> ConfigRecord:
-        lr = config.local_lr * spec.decay(number - 1)
+        lr = config.local_lr * task.decay(number - 1)
         return ConfigRecord({LR: lr, STATES: str(run.states)})
 
     def measured(loop: RoundLoop) -> Measurement:
         return measure(
             grid.everyone(),
-            spec,
+            task,
             loop.arrays,
             timeout=TIMEOUT,
             samples=loop.round == loop.rounds,

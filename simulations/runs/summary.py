@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from simulations.config import LAST_ROUNDS, RunConfig
 from simulations.runs.directory import RunDirectory
+from simulations.tasks.arrays import PARTS
 
 SHOWN_CLASSES = 10
-VALUES = ("train_accuracy", "test_accuracy", "train_loss", "test_loss", "test_class_accuracy")
 
 
 def last_rounds(rounds: int) -> int:
@@ -43,16 +43,15 @@ class Summary:
         end, status = metrics[-1]["round"], run.outcome()["status"]
         rounds = 1 if status == "diverged" else last_rounds(config.rounds)
         window = [e for e in metrics if e["round"] > end - rounds]
-        final = {key: np.mean([_floats(e[key]) for e in window], axis=0) for key in VALUES}
+        keys = [f"{part}_{kind}" for part in PARTS for kind in ("loss", config.task.metric)]
+        keys += ["test_class_accuracy"] if config.task.classes else []
+        final = {key: np.mean([_floats(e[key]) for e in window], axis=0) for key in keys}
         return cls(config, status, final)
+
+    def score(self, part: str) -> NDArray[np.float64]:
+        """Return the task's metric on the part ``train`` or ``test``."""
+        return self.final[f"{part}_{self.config.task.metric}"]
 
 
 def _floats(value: Any) -> NDArray[np.float64]:
     return np.array(value, dtype=np.float64)
-
-
-def label(config: RunConfig) -> str:
-    """Return the name of a method, with FedAU's cutoff."""
-    if config.method != "fedau":
-        return config.method
-    return f"fedau K={config.cutoff}" if config.cutoff else "fedau K=∞"

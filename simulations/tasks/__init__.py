@@ -1,1 +1,12 @@
-"""Data sets with their models."""
+"""The tasks that models are trained on, one per file; `TASKS` finds them by name.
+
+A task is data, model, loss and metrics. See `simulations.tasks.base.Task` for what one's own says.
+"""
+
+from simulations.registry import Registry
+from simulations.tasks.arrays import Arrays, DataError, Part
+from simulations.tasks.base import StepSize, Task
+
+TASKS: Registry[Task] = Registry("dataset", Task, __name__, "fedau.tasks")
+
+__all__ = ["TASKS", "Arrays", "DataError", "Part", "StepSize", "Task"]

@@ -1,25 +1,21 @@
-"""The array files of a data set: opened memory-mapped and checked, written so that none is partial.
-
-``<data-dir>/<name>/{train,test}-{images,labels}.npy``: images ``uint8 [n, 32, 32, 3]``, labels
-``int64 [n]``. All workers of a machine map the same files, so they are in memory once.
-"""
+"""Training and test set as arrays, and their files: written so that none is ever partial."""
 
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .spec import IMAGE_SHAPE, DataError, DatasetSpec
-
 PARTS = ("train", "test")
 
-Images = NDArray[np.uint8]
-Labels = NDArray[np.int64]
+
+class DataError(ValueError):
+    """Data that are missing or not what they should be; the message is one sentence."""
 
 
 def default_data_dir() -> Path:
@@ -30,13 +26,13 @@ def default_data_dir() -> Path:
 
 @dataclass(frozen=True)
 class Part:
-    """Images and labels of the training or of the test set."""
+    """Inputs and targets of the training or of the test set, one sample per row."""
 
-    images: Images
-    labels: Labels
+    inputs: NDArray[Any]
+    targets: NDArray[Any]
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return len(self.targets)
 
 
 @dataclass(frozen=True)
@@ -47,73 +43,12 @@ class Arrays:
     test: Part
 
 
-def check_part(spec: DatasetSpec, part: str, images: Images, labels: Labels, where: str) -> None:
-    """Raise ``DataError`` unless images and labels are those the data set should have."""
-    count = spec.count(part)
-    for kind, array, dtype, shape in (
-        ("images", images, np.dtype(np.uint8), (count, *IMAGE_SHAPE)),
-        ("labels", labels, np.dtype(np.int64), (count,)),
-    ):
-        if array.dtype != dtype or array.shape != shape:
-            raise DataError(
-                f"{where}: the {part} {kind} of {spec.title} must be {dtype} {list(shape)}, "
-                f"but are {array.dtype} {list(array.shape)}."
-            )
-    present = np.unique(labels)
-    if count and (present[0] < 0 or present[-1] >= spec.num_classes):
-        raise DataError(
-            f"{where}: the {part} labels of {spec.title} must be within 0 to "
-            f"{spec.num_classes - 1}, but reach from {present[0]} to {present[-1]}."
-        )
-
-
-def check_classes(spec: DatasetSpec, part: str, labels: Labels, where: str) -> None:
-    """Raise ``DataError`` unless every class occurs."""
-    missing = np.setdiff1d(np.arange(spec.num_classes), labels)
-    if len(missing):
-        raise DataError(
-            f"{where}: the {part} set of {spec.title} has no sample of class "
-            f"{', '.join(spec.classes[c] for c in missing[:5])}."
-        )
-
-
-def _load(path: Path) -> np.ndarray:
+def load_array(path: Path) -> NDArray[Any]:
+    """Map an array file."""
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
+        return np.asanyarray(np.load(path, mmap_mode="r", allow_pickle=False))
     except (OSError, ValueError, EOFError) as error:
         raise DataError(f"{path} cannot be read as an array file: {error}.") from error
-
-
-def part_files(folder: Path, part: str) -> tuple[Path, Path]:
-    """Return where images and labels of a part are."""
-    return folder / f"{part}-images.npy", folder / f"{part}-labels.npy"
-
-
-def open_part(spec: DatasetSpec, folder: Path, part: str) -> Part:
-    """Map the array files of one part and check them."""
-    images, labels = map(_load, part_files(folder, part))
-    check_part(spec, part, images, labels, str(folder))
-    # The labels are read at every evaluation and are small: they leave the file.
-    return Part(images, np.array(labels))
-
-
-def open_own(spec: DatasetSpec, folder: Path, part: str) -> Part:
-    """Map a part of somebody's own data: samples of the set's classes, as many as there are."""
-    labels = _load(part_files(folder, part)[1])
-    sized = replace(spec, **{f"{part}_count": len(np.atleast_1d(labels))})
-    return open_part(sized, folder, part)
-
-
-def open_folder(spec: DatasetSpec, folder: Path) -> Arrays:
-    """Map the array files in ``folder`` and check them."""
-    for part in PARTS:
-        for path in part_files(folder, part):
-            if not path.is_file():
-                raise DataError(
-                    f"{path} is missing: run `fedau data prepare {spec.name} "
-                    f"--data-dir {folder.parent}` first."
-                )
-    return Arrays(**{part: open_part(spec, folder, part) for part in PARTS})
 
 
 @contextmanager

@@ -1,11 +1,14 @@
-"""Dirichlet split of the training set over the clients (SPEC: κ_n ~ Dir(alpha), class by class)."""
+"""Which client holds which training samples: by Dirichlet draws, evenly, or as a task says."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .spec import DataError
+from simulations.tasks.arrays import DataError
+from simulations.tasks.base import Task
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ def dirichlet_split(
     alpha: float,
     seed: int | np.random.RandomState,
 ) -> Split:
-    """Deal the samples of every class c out in proportion to κ_{n,c} / Σ_m κ_{m,c}.
+    """Deal the samples of a class c out in proportion to κ_{n,c} / Σ_m κ_{m,c}, κ_n ~ Dir(alpha).
 
     Shares are cumulated and rounded, so each sample goes to exactly one client. Which ones it gets
     of a class is drawn too, save with a generator in place of a seed: the program of the paper's
@@ -68,17 +71,12 @@ def dirichlet_split(
     DataError
         If there are fewer samples than clients, no client, or ``alpha`` is not positive.
     """
-    if num_clients < 1:
-        raise DataError(f"clients is {num_clients}, but must be at least 1.")
-    if num_clients > len(labels):
-        raise DataError(
-            f"clients is {num_clients}, but must be at most {len(labels)}, the number of "
-            f"training samples."
-        )
+    if not 1 <= num_clients <= len(labels):
+        rule = f"at least 1 and at most {len(labels)}, the number of training samples"
+        raise DataError(f"clients is {num_clients}, but must be {rule}.")
     if not (alpha > 0 and np.isfinite(alpha)):
         raise DataError(f"alpha-data is {alpha}, but must be a positive number.")
-    authors = isinstance(seed, np.random.RandomState)
-    rng = seed if authors else np.random.default_rng([seed, 0xDA7A])
+    rng = np.random.default_rng([seed, 0xDA7A]) if isinstance(seed, int) else seed
     kappa = rng.dirichlet(np.full(num_classes, alpha), size=num_clients)
     # A tiny alpha can underflow: a client without any class, or a class without any client.
     kappa[~(kappa.sum(axis=1) > 0)] = 1 / num_classes
@@ -89,7 +87,7 @@ def dirichlet_split(
     clients = np.arange(num_clients)
     for label in range(num_classes):
         samples = np.flatnonzero(labels == label)
-        if not authors:
+        if isinstance(rng, np.random.Generator):
             samples = rng.permutation(samples)
         cumulative = np.cumsum(dealt[:, label])
         ends = np.rint(cumulative / cumulative[-1] * len(samples)).astype(np.int64)
@@ -104,3 +102,30 @@ def dirichlet_split(
         offsets=np.concatenate([[0], np.cumsum(sizes)]),
         class_shares=shares,
     )
+
+
+def given_split(task: Task, targets: NDArray[Any], indices: Sequence[NDArray[np.int64]]) -> Split:
+    """Return the split that gives each client the samples of its `indices`.
+
+    The class shares of a regression are those of one class of all samples.
+    """
+    sizes = np.array([len(some) for some in indices], np.int64)
+    joined = np.concatenate([np.empty(0, np.int64), *indices]).astype(np.int64)
+    if len(joined) and not 0 <= joined.min() <= joined.max() < len(targets):
+        raise DataError(
+            f"the split of {task.title} has samples {joined.min()} to {joined.max()}, but "
+            f"must be within 0 to {len(targets) - 1}."
+        )
+    owner = np.repeat(np.arange(len(indices)), sizes)
+    cells = owner * task.num_groups + task.groups(targets[joined])
+    counts = np.bincount(cells, minlength=len(indices) * task.num_groups)
+    counts = counts.reshape(len(indices), task.num_groups)
+    even = np.full(task.num_groups, 1 / task.num_groups)
+    shares = np.where(sizes[:, None] > 0, counts / np.maximum(sizes, 1)[:, None], even)
+    return Split(joined, np.concatenate([[0], np.cumsum(sizes)]), shares)
+
+
+def even_split(task: Task, targets: NDArray[Any], *, num_clients: int, seed: int) -> Split:
+    """Return a split at random into parts of equal size, but for one sample."""
+    order = np.random.default_rng([seed, 0xDA7A]).permutation(len(targets))
+    return given_split(task, targets, np.array_split(order, num_clients))

@@ -23,7 +23,7 @@ PROGRAM = (
     "from fedau_flwr.cli import main; main()"
 )
 SETTINGS = (
-    "num-server-rounds=2 train-samples=100 test-samples=50 checkpoint-every=1 evaluate-every=1"
+    "num-server-rounds=2 dataset='synthetic:train=100:test=50' checkpoint-every=1 evaluate-every=1"
 )
 
 

@@ -40,8 +40,7 @@ def tiny(directory: Path, name: str, **changes) -> RunConfig:
     """Return the settings of a run that takes a second or less."""
     settings = {
         "clients": 14,
-        "train_samples": 300,
-        "test_samples": 60,
+        "dataset": "synthetic:train=300:test=60",
         "num_server_rounds": 20,
         "mean_participation": 0.3,
         "evaluate_every": 10,

@@ -24,7 +24,8 @@ def test_every_key_is_declared_in_pyproject_with_its_default():
         ({"augmentation": "none"}, "augmentation is 'none', but must be one of per-image, "),
         ({"draw": "mine"}, "draw is 'mine', but must be one of own, authors."),
         ({"draw": "authors", "seed": 2**32}, "seed is 4294967296, but must be below 4294967296 "),
-        ({"cutoff": -1}, "cutoff is -1, but must be 0 or more."),
+        ({"cutoff": -1}, "cutoff of method fedau is -1, but must be 0 or more."),
+        ({"method": "fedau:-1"}, "cutoff of method fedau is -1, but must be 0 or more."),
         ({"clients": 0}, "clients is 0, but must be at least 1."),
         ({"clients": 25_001}, "clients is 25001, but must be at most 25000, "),
         ({"mean-participation": 0.0}, "mean-participation is 0.0, but must be in (0, 1]."),
@@ -38,14 +39,14 @@ def test_every_key_is_declared_in_pyproject_with_its_default():
         ({"resume": 1}, "resume is 1, but must be true or false."),
         ({"resume": True}, "resume is True, but must be false unless run-dir is given."),
         ({"run-dir": "here"}, "run-dir is 'here', but must be an absolute path."),
-        ({"pattern": "trace"}, "trace is '', but must be given for the pattern trace "),
-        ({"trace": "/t.csv"}, "trace is '/t.csv', but must be given for the pattern trace "),
+        ({"pattern": "trace"}, "file of pattern trace is missing, but must be given."),
+        ({"pattern": "trace:t.csv"}, "file of pattern trace is 't.csv', but must be an absolute "),
         ({"method": "fedavg", "server-lr": 2.0}, "server-lr is 2.0, but must be 0 for fedavg, "),
         ({"method": "fedavg", "secure-sum": True}, "secure-sum is True, but must be false for "),
         ({"groups": "a:2", "secure-sum": True}, "groups is 'a:2', but must be empty with secure-"),
         ({"secure-sum": 1}, "secure-sum is 1, but must be true or false."),
-        ({"train-samples": 5}, "train-samples is 5, but must be at least 10."),
-        ({"dataset": "svhn", "test-samples": 50}, "only the synthetic data set can have "),
+        ({"train-samples": 5}, "train of dataset synthetic is 5, but must be at least 10."),
+        ({"dataset": "svhn:50"}, "dataset svhn has the parameter '50', but its own must be left "),
         ({"rounds": 5}, "rounds is not a key of the run config"),
     ],
 )
@@ -98,3 +99,18 @@ def test_a_resumed_run_may_change_only_what_does_not_change_the_training():
     leaving = RunConfig(pattern="arrival-departure")
     with pytest.raises(ConfigError, match="num-server-rounds is 99, but must be 20"):
         RunConfig(pattern="arrival-departure", num_server_rounds=99).same_training(leaving)
+
+
+def test_the_keys_of_version_0_1_are_understood():
+    old = {"method": "fedau", "cutoff": 0, "trace": "", "train-samples": 300, "test-samples": 60}
+    new = RunConfig(method="fedau:0", dataset="synthetic:train=300:test=60")
+    assert RunConfig.parse(old) == new
+    assert RunConfig.parse({"cutoff": 7, "method": "mifa"}) == RunConfig(method="mifa")
+    traced = RunConfig.parse({"pattern": "trace", "trace": "/t.csv"})
+    assert traced.participation.file == "/t.csv"
+    assert RunConfig.parse({"pattern": "real"}).pattern == "deployment"
+
+
+def test_texts_that_mean_the_same_are_the_same():
+    assert RunConfig(method="fedau:50") == RunConfig()
+    assert RunConfig(dataset="synthetic:25000:test=5000").dataset == "synthetic"

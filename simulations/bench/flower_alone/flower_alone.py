@@ -43,7 +43,7 @@ def main(grid: Grid, context: Context) -> None:
         del server_round, arrays
         moments.append(time.perf_counter())
 
-    model = initial_parameters(experiment.spec, seed=config.seed)
+    model = initial_parameters(experiment.task, seed=config.seed)
     strategy = FedAvg(
         fraction_evaluate=0.0, min_train_nodes=0, min_evaluate_nodes=0, min_available_nodes=0
     )

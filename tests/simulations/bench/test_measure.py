@@ -102,7 +102,7 @@ def test_every_row_is_printed_and_written(report):
 def test_sizes_of_messages_and_memory_are_the_real_ones(report):
     output, content = report
     rows = {row["key"]: row for row in content["rows"]}
-    spec = RunConfig.parse(content["run"]).spec
+    spec = RunConfig.parse(content["run"]).task
     parameters = sum(value.size for value in initial_parameters(spec, seed=1).values())
     details = rows["bytes"]["details"]
     assert details["fedau-bytes"] > 4 * parameters

@@ -17,7 +17,7 @@ from simulations.runs.failures import RunFailure
 from simulations.server_app import run_experiment
 
 TINY = (
-    "--data-dir data --clients 14 --train-samples 300 --test-samples 60 --rounds 4 "
+    "--data-dir data --clients 14 --dataset synthetic:train=300:test=60 --rounds 4 "
     "--mean-participation 0.3"
 )
 
@@ -77,7 +77,7 @@ def test_run_writes_a_run_and_says_where(fedau, tmp_path):
 def test_run_makes_a_new_directory_by_default(fedau, tmp_path):
     assert fedau(f"run {TINY}").exit_code == 0
     (run,) = (tmp_path / "runs").iterdir()
-    assert run.name.endswith("-fedau-synthetic-seed1")
+    assert run.name.endswith("-fedau-50-synthetic-train-300-test-60-seed1")
 
 
 def test_resume_goes_on_with_what_may_change(fedau, tmp_path):
@@ -184,14 +184,14 @@ def test_a_failed_run_is_one_sentence_and_code_1(fedau):
     ("line", "sentence"),
     [
         ("run --method fedprox", "method is 'fedprox', but must be one of fedau, "),
-        ("run --cutoff -1", "cutoff is -1, but must be 0 or more."),
+        ("run --method fedau:-1", "cutoff of method fedau is -1, but must be 0 or more."),
         (
             "run --dataset cinic10 --data-dir data",
             "{here}/data/cinic10/train-images.npy is missing: run `fedau ",
         ),
         (
-            f"run {TINY} --pattern trace --trace no.csv",
-            "trace is '{here}/no.csv', but must be a file ",
+            f"run {TINY} --pattern trace:/no.csv",
+            "file of pattern trace is '/no.csv', but must be a file ",
         ),
         (
             f"run {TINY} --gpus-per-client 1",
@@ -201,7 +201,10 @@ def test_a_failed_run_is_one_sentence_and_code_1(fedau):
         ("run --workers -1", "workers is -1, but must be 0 or more."),
         ("compare --seeds 1-x", "seeds is '1-x', but must be like 1,2 or 1-5."),
         ("compare --seeds 3-1", "seeds is '3-1', but must name at least one."),
-        ("compare --methods mifa:5", "methods has 'mifa:5', but a cutoff goes with fedau"),
+        (
+            "compare --methods mifa:5",
+            "method mifa has the parameter '5', but its own must be left out",
+        ),
         ("resume nowhere", "run-dir is '{here}/nowhere', but must be the directory of a run"),
         ("run --device gpu", "device is 'gpu', but must be cpu, cuda, cuda:N or auto."),
         (
@@ -220,10 +223,10 @@ def test_a_failed_run_is_one_sentence_and_code_1(fedau):
         ),
         ("pattern --clients 20 --out taken", "{here}/taken: "),
         ("study patterns --dataset synthetic --clients 20 --out taken", "{here}/taken: "),
-        ("study weights --dataset synthetic --pattern real", "pattern is 'real', but must be an"),
+        ("study weights --dataset synthetic --pattern deployment", "pattern is 'deployment', but "),
         (
-            "study weights --dataset synthetic --pattern trace --trace no.csv",
-            "trace is '{here}/no.csv', but must be a file ",
+            "study weights --dataset synthetic --pattern trace:no.csv",
+            "file of pattern trace is 'no.csv', but must be an absolute path.",
         ),
         (
             "bench --out taken/bench.json",

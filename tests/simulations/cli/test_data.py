@@ -17,7 +17,7 @@ def test_prepare_makes_the_synthetic_set(tmp_path):
     folder = Path(result.output.split(" are in ")[1].strip())
     assert folder == tmp_path / "synthetic" / "seed7-25000-5000"
     assert np.load(folder / "train-images.npy", mmap_mode="r").shape == (25_000, 32, 32, 3)
-    assert "25000 training and 5000 test images of 10 classes" in result.output
+    assert "25000 training and 5000 test samples" in result.output
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def fedau(monkeypatch, tmp_path):
 
 
 def real_run(path: Path, **changes) -> None:
-    config = RunConfig(pattern="real", clients=4, run_dir=str(path), **changes)
+    config = RunConfig(pattern="deployment", clients=4, run_dir=str(path), **changes)
     RunDirectory.open(config).checkpoint_file.touch()
 
 
@@ -84,7 +84,7 @@ def test_resume_of_a_local_federation_starts_it_again(fedau, deployed, tmp_path)
     (call,) = deployed
     assert (call["nodes"], call["tls"], call["directory"]) == (4, True, place)
     assert call["run_config"] == {
-        "pattern": "real",
+        "pattern": "deployment",
         "clients": 4,
         "lr": 0.5,
         "num-server-rounds": 30,
@@ -103,7 +103,7 @@ def test_resume_on_a_named_federation(fedau, deployed, monkeypatch, tmp_path):
             # Beside this Python, also where its environment is not activated.
             str(Path(sys.executable).parent / "flwr"),
             *("run", str(CLONE), "ours", "--stream", "--run-config"),
-            f'pattern="real" clients=4 run-dir="{tmp_path / "run"}" resume=true',
+            f'pattern="deployment" clients=4 run-dir="{tmp_path / "run"}" resume=true',
         ]
     ]
     assert deployed == []
@@ -125,9 +125,9 @@ def test_bad_overrides_are_a_sentence(fedau, deployed, text):
 
 
 def test_own_settings_are_checked_before_anything_starts(fedau, deployed):
-    result = fedau("deploy", "local", "-c", "cutoff=-1")
+    result = fedau("deploy", "local", "-c", "method='fedau:-1'")
     assert result.exit_code == 2
-    assert "cutoff is -1, but must be 0 or more." in result.output
+    assert "cutoff of method fedau is -1, but must be 0 or more." in result.output
     assert deployed == []
 
 
@@ -160,6 +160,6 @@ def test_a_disk_that_fails_is_a_sentence(fedau, monkeypatch):
 
 
 def test_a_simulation_has_no_real_participation(fedau):
-    result = fedau("run", "--pattern", "real")
+    result = fedau("run", "--pattern", "deployment")
     assert result.exit_code == 2
-    assert "pattern is 'real', but must be another one in a simulation" in result.output
+    assert "pattern is 'deployment', but must be another one in a simulation" in result.output

@@ -26,22 +26,14 @@ def test_what_is_no_list_of_seeds_is_named(text):
 
 def test_methods():
     assert method_list("fedau:50, mifa") == ["fedau:50", "mifa"]
-    assert method_settings("fedau:0") == {"method": "fedau", "cutoff": 0}
-    assert method_settings("mifa") == {"method": "mifa"}
+    assert method_settings("fedau:0") == {"method": "fedau:0"}
     assert method_settings("mifa+secure") == {"method": "mifa", "secure_sum": True}
-    assert method_settings("fedau:9+secure") == {
-        "method": "fedau",
-        "cutoff": 9,
-        "secure_sum": True,
-    }
-    for wrong in ("mifa:5", "fedau:", "fedau:x", "fedau:-1"):
-        with pytest.raises(ConfigError, match="a cutoff goes with fedau"):
-            method_settings(wrong)
+    assert method_settings("fedau:9+secure") == {"method": "fedau:9", "secure_sum": True}
 
 
 def test_names_of_runs():
     assert run_name(RunConfig(seed=3)) == "fedau-50-seed3"
-    assert run_name(RunConfig(cutoff=0)) == "fedau-infinity-seed1"
+    assert run_name(RunConfig(method="fedau:0")) == "fedau-infinity-seed1"
     assert run_name(RunConfig(method="mifa")) == "mifa-seed1"
     assert run_name(RunConfig(secure_sum=True)) == "fedau-50+secure-seed1"
 

@@ -54,13 +54,46 @@ def test_plot_draws_and_says_where(fedau, tmp_path):
     assert place.with_suffix(".svg").is_file()
 
 
-def test_keep_copies_what_can_be_published(fedau, tmp_path):
+def test_many_different_settings_make_a_narrow_table_and_short_names(fedau, tmp_path):
+    common = {"clients": 30, "alpha_data": 0.2, "alpha_participation": 0.3, "local_steps": 3}
+    made_run(tmp_path / "runs/a", **common)
+    made_run(tmp_path / "runs/b", **common, seed=2)
+    made_run(tmp_path / "runs/c", **common, dataset="synthetic:test=100", batch_size=8)
+    odd = {"reply_loss": 0.25, "draw": "authors", "augmentation": "per-batch", "lr": 0.25}
+    odd |= {"mean_participation": 0.123456789, "min_participation": 0.012345678901}
+    made_run(tmp_path / "runs/d", **odd, pattern="sine:period=20:amplitude=0.125")
+    made_run(tmp_path / "runs/e", pattern="sine", method="fedau:7", secure_sum=True)
+    result = fedau("table", "runs")
+    assert result.exit_code == 0, result.output
+    lines = (tmp_path / "runs/tables.md").read_text().splitlines()
+    head, rows = lines[2], [line.split(" | ") for line in lines[4:8]]
+    assert head == (
+        "| data set | pattern | setting | method | train accuracy | test accuracy | train loss "
+        "| seeds |"
+    )
+    settings = {row[2] for row in rows}
+    assert len(settings) == 4
+    assert any("batch = 8" in text and "test = 100" in text for text in settings)
+    assert all(len(path.name) < 160 for path in (tmp_path / "runs").iterdir())
+    assert fedau("plot", "runs", "--kinds", "curves").exit_code == 0
+
+
+@pytest.mark.parametrize(("old", "new"), [("keep", "export"), ("draws", "participation-stats")])
+def test_names_of_version_0_1_still_work_and_say_so(fedau, old, new):
+    assert old not in fedau("--help").output.split()
+    result = fedau(old, "--help")
+    assert result.exit_code == 0
+    result = fedau(old, *(["none", "out"] if old == "keep" else ["--seeds", "x"]))
+    assert f"`fedau {old}` is deprecated: it is `fedau {new}` now." in result.output
+
+
+def test_export_copies_what_can_be_published(fedau, tmp_path):
     record = participation_of([0.1] * 10, rounds=50)
     made_run(tmp_path / "runs/deep/a", participation=record, data_dir=str(tmp_path / "secret"))
     made_run(tmp_path / "runs/b", method="mifa", until=10, status="stopped")
     (tmp_path / "runs/deep/a/checkpoint.npz").touch()
     for _ in range(2):
-        result = fedau("keep", "runs", "kept")
+        result = fedau("export", "runs", "kept")
         assert result.exit_code == 0, result.output
     files = {str(path.relative_to(tmp_path / "kept")) for path in (tmp_path / "kept").rglob("*.*")}
     assert {name for name in files if name.startswith("deep/a/")} == {
@@ -79,7 +112,7 @@ def test_keep_copies_what_can_be_published(fedau, tmp_path):
 def test_keep_and_table_can_show_each_seed(fedau, tmp_path):
     for seed in (1, 2):
         made_run(tmp_path / f"runs/{seed}", seed=seed)
-    assert fedau("keep", "runs", "kept", "--each-seed").exit_code == 0
+    assert fedau("export", "runs", "kept", "--each-seed").exit_code == 0
     rows = (tmp_path / "kept/accuracy.csv").read_text().splitlines()
     assert [row.split(",")[-1] for row in rows] == ["seeds", "1", "2"]
     assert fedau("table", "kept", "--out", "same", "--each-seed").exit_code == 0
@@ -92,7 +125,7 @@ def test_keep_and_table_can_show_each_seed(fedau, tmp_path):
     ("arguments", "sentence"),
     [
         (["table", "none"], "DIR is '/"),
-        (["keep", "none", "kept"], "DIR is '/"),
+        (["export", "none", "kept"], "DIR is '/"),
         (["table", "empty"], "but must hold at least one run with results."),
         (["plot", "empty"], "but must hold at least one run with results."),
         (["plot", "runs", "--kinds", "pie"], "kinds has 'pie', but each must be one of curves"),
@@ -100,12 +133,18 @@ def test_keep_and_table_can_show_each_seed(fedau, tmp_path):
         (["table", "runs", "--out", "file"], "but must be a directory that can be written to"),
         (["study", "all"], "NAME is 'all', but must be one of main"),
         (["study", "main", "--seeds", "x"], "seeds is 'x', but must be like"),
-        (["study", "main", "--methods", "mifa:3"], "a cutoff goes with fedau"),
+        (["study", "main", "--methods", "mifa:3"], "method mifa has the parameter '3'"),
         (["study", "main", "--dataset", "mnist"], "dataset is 'mnist', but must be one of svhn"),
         (["study", "main", "--clients", "0"], "clients is 0, but must be at least 1."),
         (["search", "--methods", "sgd"], "method is 'sgd', but must be one of"),
-        (["draws", "--dataset", "synthetic", "--seeds", "0-x"], "seeds is '0-x', but must be like"),
-        (["draws", "--dataset", "svhn", "--data-dir", "empty"], "svhn/train-images.npy is missing"),
+        (
+            ["participation-stats", "--dataset", "synthetic", "--seeds", "0-x"],
+            "seeds is '0-x', but must be like",
+        ),
+        (
+            ["participation-stats", "--dataset", "svhn", "--data-dir", "empty"],
+            "svhn/train-images.npy is missing",
+        ),
         (["pattern", "--probability", "0"], "probability is 0, but must be in (0, 1]."),
     ],
 )
@@ -148,29 +187,22 @@ def test_a_study_runs_what_is_missing_then_shows_all_of_it(fedau, tmp_path, laun
 
 
 def test_studies_without_training_draw_participation(fedau, tmp_path):
-    small = [
-        "--data-dir",
-        "data",
-        "--dataset",
-        "synthetic",
-        "--train-samples",
-        300,
-        "--test-samples",
-        60,
-    ]
+    small = ["--data-dir", "data", "--dataset", "synthetic:train=300:test=60"]
     small += ["--clients", 12, "--rounds", 30]
     result = fedau("study", "weights", *small, "--pattern", "cyclic")
     assert result.exit_code == 0
-    assert (tmp_path / "runs/study-weights/weights-synthetic-cyclic.png").is_file()
+    assert (
+        tmp_path / "runs/study-weights/weights-synthetic-train-300-test-60-cyclic.png"
+    ).is_file()
 
 
 def test_draws_prints_a_row_per_seed_and_writes_it_if_asked(fedau, tmp_path):
     small = ["--dataset", "synthetic", "--data-dir", tmp_path / "data", "--seeds", "2-3"]
-    result = fedau("draws", *small)
+    result = fedau("participation-stats", *small)
     assert result.exit_code == 0, result.output
     assert "Participation by seed" in result.output
     assert {path.name for path in tmp_path.iterdir()} == {"data"}
-    result = fedau("draws", *small, "--out", "out")
+    result = fedau("participation-stats", *small, "--out", "out")
     assert "out/draws.csv" in result.output
     rows = [line.split(",") for line in (tmp_path / "out/draws.csv").read_text().splitlines()]
     assert [row[0] for row in rows] == ["seed", "2", "3"]

@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
@@ -52,7 +53,7 @@ class SameContributions(RuleBasedStateMachine):
         self.states = self.open()
 
     def open(self):
-        return ClientStates(self.directory, SHAPES)
+        return ClientStates(self.directory)
 
     @rule(asked=st.sets(st.integers(0, CLIENTS - 1)), lost=st.sets(st.integers(0, CLIENTS - 1)),
           value=st.integers(-5, 5))  # fmt: skip
@@ -101,7 +102,7 @@ TestSameContributions.settings = settings(
 
 
 def test_files_take_up_space_only_where_something_is_written(tmp_path):
-    states = ClientStates(tmp_path, {"x": (1000,)})
+    states = ClientStates(tmp_path)
     assert states.client(99_999).load("t") == []
     sent = {"x": np.arange(1000, dtype=np.float32)}
     version = Version(3, 1, 99_999, WeightState(2, 0, 2), {}, sent)
@@ -110,5 +111,28 @@ def test_files_take_up_space_only_where_something_is_written(tmp_path):
     np.testing.assert_array_equal(loaded.sent["x"], sent["x"])
     assert (loaded.round, loaded.state) == (3, WeightState(2, 0, 2))
     assert states.client(99_998).load("t") == []
-    assert (tmp_path / "vectors.bin").stat().st_size > 99_999 * 4 * 4000
+    assert (tmp_path / "arrays-sent.bin").stat().st_size > 99_999 * 2 * 4000
     assert sum(path.stat().st_blocks * 512 for path in tmp_path.iterdir()) < 100_000
+
+
+def test_arrays_of_any_names_types_and_shapes_are_kept(tmp_path):
+    first, other = ClientStates(tmp_path), ClientStates(tmp_path)
+    sent = {"a/b.weight": np.arange(6.0).reshape(2, 3), "bit": np.array(1, np.int32)}
+    memory = {"y": np.ones((0, 4), np.float32)}
+    first.client(2).save("t", [Version(1, 1, 2, WeightState(0, 0, 0), memory, sent)])
+    (found,) = other.client(2).load("t")
+    for kept, given in ((found.sent, sent), (found.memory, memory)):
+        assert kept.keys() == given.keys()
+        for name, value in given.items():
+            assert isinstance(kept[name], np.ndarray)
+            assert (kept[name].dtype, kept[name].shape) == (value.dtype, value.shape)
+            np.testing.assert_array_equal(kept[name], value)
+
+
+def test_arrays_that_were_lost_are_an_error(tmp_path):
+    sent = {"x": np.zeros(3, np.float32)}
+    version = Version(1, 1, 0, WeightState(0, 0, 0), {}, sent)
+    ClientStates(tmp_path).client(0).save("t", [version])
+    (tmp_path / "arrays-sent.bin").unlink()
+    with pytest.raises(OSError, match="has lost 1 of a client's arrays"):
+        ClientStates(tmp_path).client(0).load("t")

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -9,12 +7,15 @@ from torch import nn
 
 from simulations.nodes.resident import initial_parameters
 from simulations.nodes.trainer import LocalTrainer, batch_positions
-from simulations.tasks.arrays import Part
-from simulations.tasks.spec import CIFAR10, CINIC10, SYNTHETIC, Augmentation, DataError
-from simulations.tasks.synthetic import chunks
+from simulations.tasks import DataError, Part
+from simulations.tasks.cifar10 import CIFAR10
+from simulations.tasks.cinic10 import CINIC10
+from simulations.tasks.images.task import Augmentation
+from simulations.tasks.synthetic import Synthetic, chunks
+from tests.simulations.tasks.changed import changed
 
 DATA = Part(*next(chunks(seed=1, part="train", count=300, num_classes=10)))
-PLAIN = replace(CIFAR10, augmentation=Augmentation())
+PLAIN = changed(CIFAR10, augmentation=Augmentation())
 
 
 @pytest.fixture(scope="module")
@@ -52,10 +53,10 @@ def straightforward(parameters, steps, *, lr):
     optimizer = torch.optim.SGD(net.parameters(), lr=lr)
     losses = []
     for chosen in steps:
-        x = (DATA.images[chosen] / 255 - np.array(PLAIN.mean)) / np.array(PLAIN.std)
+        x = (DATA.inputs[chosen] / 255 - np.array(PLAIN.mean)) / np.array(PLAIN.std)
         x = torch.tensor(x.transpose(0, 3, 1, 2), dtype=torch.get_default_dtype())
         optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(net(x), torch.tensor(DATA.labels[chosen]))
+        loss = nn.functional.cross_entropy(net(x), torch.tensor(DATA.targets[chosen]))
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
@@ -99,7 +100,7 @@ def test_five_steps_equal_the_straightforward_module_in_single_precision(plain_t
     assert max(parameters for parameters, _ in apart) < 1e-2
 
 
-@pytest.mark.parametrize("spec", [CIFAR10, CINIC10], ids=lambda spec: spec.name)
+@pytest.mark.parametrize("spec", [CIFAR10(), CINIC10()], ids=lambda spec: spec.name)
 def test_a_round_can_be_repeated_and_nothing_leaks_between_clients(spec):
     trainer = LocalTrainer(spec, DATA)
     start = initial_parameters(spec, seed=1)
@@ -117,9 +118,9 @@ def test_a_round_can_be_repeated_and_nothing_leaks_between_clients(spec):
 
 
 def test_per_batch_augmentation_is_another_path():
-    start = initial_parameters(CIFAR10, seed=1)
+    start = initial_parameters(CIFAR10(), seed=1)
     losses = {
-        per_batch: LocalTrainer(CIFAR10, DATA, augment_per_batch=per_batch)
+        per_batch: LocalTrainer(CIFAR10(), DATA, augment_per_batch=per_batch)
         .train(start, np.arange(100), lr=0.1, seed=(1, 2, 3))
         .loss
         for per_batch in (False, True)
@@ -128,8 +129,8 @@ def test_per_batch_augmentation_is_another_path():
 
 
 def test_training_lowers_the_loss():
-    trainer = LocalTrainer(SYNTHETIC, DATA)
-    parameters, losses = initial_parameters(SYNTHETIC, seed=1), []
+    trainer = LocalTrainer(Synthetic(), DATA)
+    parameters, losses = initial_parameters(Synthetic(), seed=1), []
     for round_ in range(30):
         result = trainer.train(parameters, np.arange(32), lr=0.2, seed=(1, 0, round_))
         parameters = result.parameters
@@ -165,13 +166,13 @@ def test_read_only_parameters_are_fine_and_wrong_ones_are_named(plain_trainer):
 
 def test_a_gpu_that_is_not_there_is_an_error():
     with pytest.raises(DataError, match=r"device is 'cuda:99', but this machine shows \d+ CUDA"):
-        LocalTrainer(CIFAR10, DATA, device="cuda:99")
+        LocalTrainer(CIFAR10(), DATA, device="cuda:99")
 
 
 def test_an_unknown_device_is_an_error():
     with pytest.raises(DataError, match=r"'gpu', but must be auto, cpu, cuda or cuda:N\.$"):
-        LocalTrainer(CIFAR10, DATA, device="gpu")
-    assert LocalTrainer(CIFAR10, DATA, device="auto").model.device.type in {"cpu", "cuda"}
+        LocalTrainer(CIFAR10(), DATA, device="gpu")
+    assert LocalTrainer(CIFAR10(), DATA, device="auto").model.device.type in {"cpu", "cuda"}
 
 
 def test_one_thread_per_worker(plain_trainer):

@@ -91,10 +91,10 @@ def test_a_start_that_is_not_steep_stays_in_the_picture(tmp_path):
 
 def test_more_lines_get_more_room(tmp_path):
     for cutoff in (1, 2, 3, 4):
-        made_run(tmp_path / f"fedau-{cutoff}", cutoff=cutoff)
+        made_run(tmp_path / f"fedau-{cutoff}", method=f"fedau:{cutoff}")
     (panel,) = panels(find_runs(tmp_path))
     usual = curves(panel).get_figheight()
     for cutoff in (5, 6, 7, 8):
-        made_run(tmp_path / f"fedau-{cutoff}", cutoff=cutoff)
+        made_run(tmp_path / f"fedau-{cutoff}", method=f"fedau:{cutoff}")
     (panel,) = panels(find_runs(tmp_path))
     assert curves(panel).get_figheight() == usual + 2

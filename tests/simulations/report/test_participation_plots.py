@@ -17,10 +17,9 @@ def config(tmp_path_factory) -> RunConfig:
     folder = tmp_path_factory.mktemp("data")
     return RunConfig(
         clients=30,
-        train_samples=600,
-        test_samples=60,
+        dataset="synthetic:train=600:test=60",
         data_dir=str(folder),
-        cutoff=0,
+        method="fedau:0",
         num_server_rounds=50,
     )
 

@@ -1,20 +1,25 @@
 from matplotlib.colors import to_rgb
 
+from simulations.methods import METHODS
 from simulations.report.plot_style import bar_styles, line_styles, nested_styles, new_figure, save
 
-METHODS = ("fedau K=50", "fedau K=∞", "average-participating", "average-all", "fedvarp", "mifa",
-           "known-statistics", "fedavg")  # fmt: skip
+LOOKS = {name: METHODS.find(name).look for name in (*METHODS.ours(), "fedau:0")}
 
 
 def test_no_two_methods_look_the_same_in_colour_or_in_grey():
-    styles = line_styles(METHODS)
-    assert len({style["color"] for style in styles.values()}) == len(METHODS)
+    styles = line_styles(LOOKS, LOOKS)
+    assert len({style["color"] for style in styles.values()}) == len(LOOKS)
     greys = [sum(to_rgb(style["color"])) / 3 for style in styles.values()]
     lines = [str(style["linestyle"]) for style in styles.values()]
-    for i in range(len(METHODS)):
+    for i in range(len(LOOKS)):
         for j in range(i):
             assert lines[i] != lines[j] or abs(greys[i] - greys[j]) > 0.15
-    assert len({style["hatch"] for style in bar_styles(METHODS).values()}) == len(METHODS)
+    assert len({style["hatch"] for style in bar_styles(LOOKS, LOOKS).values()}) == len(LOOKS)
+
+
+def test_what_has_no_look_of_its_own_takes_one_that_is_free():
+    styles = line_styles([*LOOKS, "own"][1:], LOOKS)
+    assert styles["own"]["color"] == LOOKS["fedau"].colour
 
 
 def test_any_other_lines_differ_too():

@@ -15,11 +15,10 @@ FINAL = {
 
 def made(directory) -> None:
     p = np.linspace(0.02, 0.6, 12)
-    for method, cutoff in (("fedau", 50), ("fedavg", 50)):
+    for method in ("fedau", "fedavg"):
         made_run(
             directory / method,
             method=method,
-            cutoff=cutoff,
             participation=participation_of(p, rounds=20 if method == "fedau" else 0),
             final_clients=FINAL,
         )
@@ -92,7 +91,7 @@ def test_cutoffs_make_a_line_per_floor_and_crosses_where_runs_diverged(tmp_path)
             bad = cutoff == 0 and floor == 0.0
             made_run(
                 tmp_path / f"{cutoff}-{floor}",
-                cutoff=cutoff,
+                method=f"fedau:{cutoff}",
                 min_participation=floor,
                 accuracy=lambda t: 0.6,
                 status="diverged" if bad else "finished",
@@ -114,5 +113,5 @@ def test_cutoffs_make_a_line_per_floor_and_crosses_where_runs_diverged(tmp_path)
 
 def test_two_cutoffs_are_too_few_for_a_line(tmp_path):
     for cutoff in (1, 50):
-        made_run(tmp_path / str(cutoff), cutoff=cutoff)
+        made_run(tmp_path / str(cutoff), method=f"fedau:{cutoff}")
     assert list(figures(find_runs(tmp_path), ["cutoff"])) == []

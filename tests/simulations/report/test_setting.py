@@ -5,16 +5,9 @@ from simulations.report.setting import Setting, display_value, varying
 
 
 def test_values_are_those_that_took_effect():
-    setting = Setting.of(RunConfig(dataset="cifar100", num_server_rounds=0, cutoff=0))
+    setting = Setting.of(RunConfig(dataset="cifar100", num_server_rounds=0, method="fedau:0"))
     assert (setting.rounds, setting.lr, setting.server_lr) == (20_000, 0.0562, 1.78)
-    assert setting.method == "fedau K=∞"
-    assert setting.cutoff == float("inf")
-
-
-def test_the_cutoff_of_other_methods_makes_no_difference():
-    one, other = (Setting.of(RunConfig(method="mifa", cutoff=cutoff)) for cutoff in (1, 2))
-    assert one == other
-    assert one.cutoff is None
+    assert setting.method.label == "fedau K=∞"
 
 
 def test_a_step_size_that_is_the_default_is_no_other_setting():
@@ -34,13 +27,13 @@ def test_own_values_of_methods_and_data_sets_do_not_count_as_varying():
 
 def test_values_are_written_short():
     setting = Setting.of(RunConfig(dataset="cifar10", alpha_data=0.5))
-    assert display_value(setting, "dataset") == "CIFAR-10"
+    assert display_value(setting, "task") == "CIFAR-10"
     assert display_value(setting, "alpha_data") == "0.5"
     assert display_value(setting, "clients") == "250"
 
 
 def test_settings_sort_as_in_the_papers_tables():
-    methods = [("mifa", 50), ("fedau", 50), ("fedau", 0), ("average-all", 50)]
-    settings = [Setting.of(RunConfig(method=m, cutoff=k)) for m, k in methods]
-    ordered = [setting.method for setting in sorted(settings, key=Setting.order)]
+    methods = ("mifa", "fedau:50", "fedau:0", "average-all")
+    settings = [Setting.of(RunConfig(method=method)) for method in methods]
+    ordered = [setting.method.label for setting in sorted(settings, key=Setting.order)]
     assert ordered == ["fedau K=∞", "fedau K=50", "average-all", "mifa"]

@@ -41,7 +41,7 @@ def test_every_study_has_a_title_and_its_own_directories(tmp_path):
 def test_options_take_the_place_of_axes_and_other_settings(tmp_path):
     given = {"dataset": "svhn, synthetic", "pattern": "cyclic", "num_server_rounds": 30}
     found = configs("main", given, seeds=(4,), methods=["fedau:7"], parent=tmp_path)
-    assert [(c.dataset, c.pattern, c.rounds, c.seed, c.cutoff) for c in found] == [
+    assert [(c.dataset, c.pattern, c.rounds, c.seed, c.algorithm.cutoff) for c in found] == [
         ("svhn", "cyclic", 30, 4, 7),
         ("synthetic", "cyclic", 30, 4, 7),
     ]

@@ -14,12 +14,12 @@ from fedau_flwr.server.callbacks.checkpoints import load_checkpoint
 from fedau_flwr.testing.in_process_grid import InProcessGrid
 from simulations.client_app import app as client_app
 from simulations.config import ConfigError, RunConfig
+from simulations.nodes.deployed_data import node_samples
 from simulations.nodes.resident import initial_parameters
 from simulations.nodes.trainer import LocalTrainer
 from simulations.runs.deployment import run_deployment
+from simulations.runs.experiment import open_experiment
 from simulations.server_app import app as server_app
-from simulations.tasks.arrays import open_folder
-from simulations.tasks.prepare import folder_of, prepare
 from simulations.tasks.split import dirichlet_split
 
 NODES = 3
@@ -28,11 +28,10 @@ NODES = 3
 @pytest.fixture
 def config(tmp_path):
     return RunConfig(
-        pattern="real",
+        pattern="deployment",
         clients=NODES,
         num_server_rounds=3,
-        train_samples=120,
-        test_samples=50,
+        dataset="synthetic:train=120:test=50",
         checkpoint_every=2,
         evaluate_every=1,
         round_deadline=0.2,
@@ -66,12 +65,12 @@ def exposed(run):
 def test_every_round_is_that_of_the_formula(config, tmp_path):
     one = replace(config, num_server_rounds=1)
     run = run_deployment(federation(one, tmp_path), one)
-    arrays = open_folder(one.spec, folder_of(one.spec, one.data_path, seed=one.seed))
+    arrays = one.task.open(one.data_path, seed=one.seed)
     split = dirichlet_split(
-        arrays.train.labels, num_clients=NODES, num_classes=10, alpha=0.1, seed=1
+        arrays.train.targets, num_clients=NODES, num_classes=10, alpha=0.1, seed=1
     )
-    trainer = LocalTrainer(one.spec, arrays.train)
-    start = initial_parameters(one.spec, seed=1)
+    trainer = LocalTrainer(one.task, arrays.train)
+    start = initial_parameters(one.task, seed=1)
     trained = [
         trainer.train(start, split.client(n), lr=one.local_lr, seed=(1, n, 1)).parameters
         for n in range(NODES)
@@ -123,8 +122,36 @@ def test_resume_takes_the_nodes_back(config, tmp_path):
     assert read_versions(folder)[-1].state.weight == 1.0
 
 
+def test_the_authors_draw_is_that_of_the_nodes_too(config):
+    authors = replace(config, draw="authors")
+    simulated = open_experiment(replace(authors, pattern="bernoulli"))
+    for client in range(NODES):
+        node = {"partition-id": client, "num-partitions": NODES}
+        _, drawn = node_samples(authors, node)
+        np.testing.assert_array_equal(drawn, simulated.split.client(client))
+        _, own = node_samples(config, node)
+        assert not np.array_equal(drawn, own)
+
+
+def test_an_import_path_needs_the_owners_leave(config, tmp_path, caplog):
+    path = "simulations.methods.average_all:AverageAll"
+    one = replace(config, num_server_rounds=1)
+    for number, (allowed, refusals) in enumerate(
+        [({}, NODES), ({"fedau-allow-import": "other"}, NODES),
+         ({"fedau-allow-import": "simulations"}, 0)]
+    ):  # fmt: skip
+        this = replace(one, run_dir=str(tmp_path / f"run-{number}"))
+        # Nodes read the run config as it was given, whatever the server makes of it.
+        given = SimpleNamespace(to_dict=lambda this=this: this.to_dict() | {"method": path})
+        grid = federation(given, tmp_path / str(number), **allowed)
+        run = run_deployment(grid, this)
+        assert exposed(run)["fedau_rejects"] == refusals
+    said = f"method is '{path}', but must be a name, or in a package that fedau-allow-import"
+    assert said in caplog.text
+
+
 def test_own_folder_is_the_nodes_alone(config, tmp_path):
-    prepared = prepare(config.spec, config.data_path, seed=1)
+    prepared = config.task.prepare(config.data_path, seed=1)
     own = tmp_path / "own"
     own.mkdir()
     for kind in ("images", "labels"):
@@ -156,7 +183,7 @@ def test_a_share_needs_a_number(config, tmp_path, caplog):
 
 def test_server_without_test_data_trains_all_the_same(config, tmp_path, caplog):
     data = tmp_path / "nodes-data"
-    prepare(config.spec, data, seed=1)
+    config.task.prepare(data, seed=1)
     blocked = tmp_path / "no-directory"
     blocked.touch()
     one = replace(config, num_server_rounds=1, data_dir=str(blocked))

@@ -5,7 +5,8 @@ import pytest
 
 from simulations.config import RunConfig
 from simulations.runs import experiment
-from simulations.tasks.arrays import Arrays, Part
+from simulations.tasks import Arrays, Part
+from simulations.tasks.cifar10 import CIFAR10
 
 
 @pytest.fixture
@@ -14,7 +15,7 @@ def cifar(monkeypatch):
     labels = np.repeat(np.arange(10), 5_000)
     images = np.zeros((len(labels), 1, 1, 3), np.uint8)
     arrays = Arrays(Part(images, labels), Part(images[:1], labels[:1]))
-    monkeypatch.setattr(experiment, "open_arrays", lambda *_, **__: arrays)
+    monkeypatch.setattr(CIFAR10, "open", lambda *_, **__: arrays)
     experiment.open_experiment.cache_clear()
     yield lambda **settings: experiment.open_experiment(RunConfig(dataset="cifar10", **settings))
     experiment.open_experiment.cache_clear()

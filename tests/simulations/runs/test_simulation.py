@@ -15,15 +15,16 @@ from fedau_flwr.server.callbacks.divergence import UNCOUNTED_ROUNDS
 from fedau_flwr.testing.in_process_grid import InProcessGrid
 from simulations.client_app import app
 from simulations.config import ConfigError
+from simulations.methods import METHODS as REGISTRY
 from simulations.runs import directory as run_directory
 from simulations.runs.experiment import open_experiment
 from simulations.runs.failures import RunFailure
 from simulations.runs.times import PHASES
 from simulations.server_app import run_experiment
-from simulations.tasks.spec import METHODS
 from tests.simulations.experiments import Crash, assert_same, model_of, run, tiny
 
 FLOAT32_SUM = 2e-5
+METHODS = REGISTRY.ours()
 
 
 @pytest.fixture(scope="module")
@@ -211,7 +212,7 @@ def test_rounds_without_anybody_leave_the_model_as_it_is(tmp_path):
     trace = tmp_path / "nobody.csv"
     trace.write_text("\n".join([",".join("0" * 14)] * 2))
     for method in ("fedau", "fedavg", "fedvarp"):
-        settings = {"method": method, "pattern": "trace", "trace": str(trace)}
+        settings = {"method": method, "pattern": f"trace:{trace}"}
         directory = run(tiny(tmp_path, method, num_server_rounds=3, evaluate_every=1, **settings))
         assert len({entry["train_loss"] for entry in directory.metrics()}) == 1
 
@@ -335,8 +336,8 @@ def test_wrong_directories_are_refused(tmp_path):
     run(tiny(tmp_path, "run", num_server_rounds=1))
     with pytest.raises(ConfigError, match="must not hold a run yet"):
         run(tiny(tmp_path, "run"))
-    with pytest.raises(ConfigError, match="cutoff is 7, but must be 50 as in the run"):
-        run(tiny(tmp_path, "run", cutoff=7, resume=True))
+    with pytest.raises(ConfigError, match="method is 'fedau:cutoff=7', but must be 'fedau'"):
+        run(tiny(tmp_path, "run", method="fedau:7", resume=True))
     with pytest.raises(ConfigError, match=r"with a config\.toml"):
         run(tiny(tmp_path, "nothing", resume=True))
 

@@ -3,7 +3,7 @@ import pytest
 
 from simulations.config import RunConfig
 from simulations.runs.directory import RunDirectory
-from simulations.runs.summary import Summary, label, last_rounds
+from simulations.runs.summary import Summary, last_rounds
 
 
 def test_results_are_means_over_the_last_200_rounds_or_a_tenth_of_short_runs():
@@ -38,8 +38,3 @@ def test_a_run_without_results_is_said(tmp_path):
     RunDirectory.open(RunConfig(run_dir=str(tmp_path)))
     with pytest.raises(ValueError, match="holds no results yet"):
         Summary.of(tmp_path)
-
-
-def test_labels_name_the_cutoff():
-    names = [label(RunConfig(cutoff=k)) for k in (50, 0)] + [label(RunConfig(method="mifa"))]
-    assert names == ["fedau K=50", "fedau K=∞", "mifa"]

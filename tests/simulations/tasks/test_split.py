@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulations.tasks.spec import DataError
+from simulations.tasks import DataError
 from simulations.tasks.split import dirichlet_split
 from tests.fuzzing import examples
 
@@ -94,8 +94,8 @@ def test_a_hundred_thousand_clients_take_no_time():
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ({"num_clients": 5_001}, r"clients is 5001, but must be at most 5000, the number of"),
-        ({"num_clients": 0}, r"clients is 0, but must be at least 1\.$"),
+        ({"num_clients": 5_001}, r"clients is 5001, but must be at least 1 and at most 5000, the"),
+        ({"num_clients": 0}, r"clients is 0, but must be at least 1 and at most"),
         ({"alpha": 0.0}, r"alpha-data is 0\.0, but must be a positive number\.$"),
         ({"alpha": float("nan")}, r"alpha-data is nan, but must be a positive number\.$"),
     ],

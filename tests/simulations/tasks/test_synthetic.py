@@ -1,6 +1,9 @@
 import numpy as np
+import pytest
 
-from simulations.tasks.synthetic import chunks
+from simulations.registry import ConfigError
+from simulations.tasks import DataError
+from simulations.tasks.synthetic import Synthetic, chunks
 
 
 def make(seed=1, part="train", count=5_000):
@@ -41,3 +44,24 @@ def test_classes_are_learnable_overlap_and_have_two_modes():
     distances = np.stack([np.einsum("ij,jk,ik->i", z - m, whiten, z - m) for m in means])
     accuracy = (distances.argmin(axis=0) == answers).mean()
     assert 0.3 < accuracy < 0.7
+
+
+def test_files_are_made_when_first_opened_and_then_kept(tmp_path):
+    task = Synthetic(train=5_000, test=100)
+    arrays = task.open(tmp_path, seed=3)
+    path = task.folder(tmp_path, seed=3) / "train-images.npy"
+    made = path.stat().st_mtime_ns
+    again = task.open(tmp_path, seed=3)
+    assert path.stat().st_mtime_ns == made
+    np.testing.assert_array_equal(arrays.train.inputs, again.train.inputs)
+    other = task.open(tmp_path, seed=4)
+    assert not np.array_equal(arrays.train.inputs, other.train.inputs)
+    with pytest.raises(DataError, match=r"--from is .*, but the synthetic set is made from a seed"):
+        task.prepare(tmp_path, source=tmp_path)
+
+
+def test_every_class_needs_a_sample():
+    with pytest.raises(
+        ConfigError, match="test of dataset synthetic is 9, but must be at least 10"
+    ):
+        Synthetic(train=100, test=9)

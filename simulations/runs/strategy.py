@@ -1,13 +1,12 @@
-"""The server's side of the seven methods."""
+"""The strategy of a run: that of its method, with the options that the run's settings mean."""
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
-from flwr.serverapp.strategy import FedAvg, Strategy
+from flwr.serverapp.strategy import Strategy
 
-from fedau_flwr import MIFA, FedAU, FedVARP, SecureSum
+from fedau_flwr import SecureSum
 from fedau_flwr.availability import AvailabilityGrid
 from simulations.config import LEAST_SECURE, RunConfig
 
@@ -20,8 +19,6 @@ def build_strategy(config: RunConfig, grid: AvailabilityGrid | None = None) -> S
 
     Without one it is for a real federation, whose loop waits for somebody to be there at all.
     """
-    if config.method == "fedavg":
-        return _built_in()
     options: dict[str, Any] = {
         "num_clients": config.clients,
         "server_learning_rate": config.global_lr,
@@ -34,31 +31,9 @@ def build_strategy(config: RunConfig, grid: AvailabilityGrid | None = None) -> S
     if grid is None:
         options["round_timeout"] = config.round_deadline
         if config.groups:
-            options |= {"groups": config.group_sizes, "group_cutoff": config.cutoff or None}
+            options |= {"groups": config.group_sizes, **config.algorithm.group_options()}
     else:
         if config.secure_sum:
             config.check_nodes(len(grid.everyone().get_node_ids()))
         options["roster"] = grid.roster
-    if config.method == "mifa":
-        return MIFA(**options)
-    if config.method == "fedvarp":
-        return FedVARP(**options)
-    participants = config.method == "average-participating"
-    return FedAU(**options, divisor="participants" if participants else "clients")
-
-
-def _built_in() -> FedAvg:
-    """Return Flower's own FedAvg as it is; it takes what comes, since a thin round is normal."""
-    logger = logging.getLogger("flwr")
-    level = logger.level
-    # It warns about the evaluation that is left out, which here the round loop does.
-    logger.setLevel(logging.ERROR)
-    try:
-        return FedAvg(
-            fraction_evaluate=0.0,
-            min_train_nodes=0,
-            min_evaluate_nodes=0,
-            min_available_nodes=0,
-        )
-    finally:
-        logger.setLevel(level)
+    return config.algorithm.strategy(**options)

@@ -21,17 +21,18 @@ def _declare_missing_operators() -> torch.library.Library | None:
         return None
     for path in Path(found.origin).parent.glob("_C*"):
         with suppress(OSError):
-            torch.ops.load_library(path)
-    library = torch.library.Library("torchvision", "FRAGMENT")
+            torch.ops.load_library(path)  # type: ignore[no-untyped-call]
+    library = torch.library.Library("torchvision", "FRAGMENT")  # type: ignore[no-untyped-call]
     for name in ("nms", "qnms"):
         if not hasattr(torch.ops.torchvision, name):
-            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+            schema = f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+            library.define(schema)  # type: ignore[no-untyped-call]
     return library
 
 
 _LIBRARY = _declare_missing_operators()  # a declaration lives as long as its library object
 
-from torchvision import datasets  # noqa: E402
-from torchvision.transforms.v2 import functional as transforms  # noqa: E402
+from torchvision import datasets  # type: ignore[import-untyped]  # noqa: E402
+from torchvision.transforms.v2 import functional as transforms  # type: ignore[import-untyped]  # noqa: E402
 
 __all__ = ["datasets", "transforms"]

@@ -1,18 +1,18 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
-from simulations.tasks.arrays import open_folder, staged
-from simulations.tasks.spec import CIFAR10, DataError
+from simulations.tasks import DataError
+from simulations.tasks.arrays import staged
+from simulations.tasks.cifar10 import CIFAR10
+from tests.simulations.tasks.changed import changed as task_with
 
-SPEC = replace(CIFAR10, train_count=20, test_count=10)
+TASK = task_with(CIFAR10, train_count=20, test_count=10)
 
 
 def write(folder, **changed):
     arrays = {}
     for part in ("train", "test"):
-        n = SPEC.count(part)
+        n = TASK.count(part)
         arrays[f"{part}-images"] = np.zeros((n, 32, 32, 3), np.uint8)
         arrays[f"{part}-labels"] = np.arange(n) % 10
     arrays |= {name.replace("_", "-"): value for name, value in changed.items()}
@@ -23,10 +23,10 @@ def write(folder, **changed):
 
 def test_images_are_mapped_not_read(tmp_path):
     write(tmp_path / "cifar10")
-    arrays = open_folder(SPEC, tmp_path / "cifar10")
-    assert isinstance(arrays.train.images, np.memmap)
+    arrays = TASK.open(tmp_path, seed=1)
+    assert isinstance(arrays.train.inputs, np.memmap)
     assert (len(arrays.train), len(arrays.test)) == (20, 10)
-    np.testing.assert_array_equal(arrays.test.labels, np.arange(10))
+    np.testing.assert_array_equal(arrays.test.targets, np.arange(10))
 
 
 @pytest.mark.parametrize(
@@ -53,12 +53,12 @@ def test_images_are_mapped_not_read(tmp_path):
 def test_wrong_arrays_are_named(tmp_path, changed, sentence):
     write(tmp_path / "cifar10", **changed)
     with pytest.raises(DataError, match=sentence):
-        open_folder(SPEC, tmp_path / "cifar10")
+        TASK.open(tmp_path, seed=1)
 
 
 def test_a_missing_folder_says_what_to_run(tmp_path):
     with pytest.raises(DataError, match=r"fedau data prepare cifar10 --data-dir .* first\.$"):
-        open_folder(SPEC, tmp_path / "cifar10")
+        TASK.open(tmp_path, seed=1)
 
 
 def test_a_cut_off_file_is_refused(tmp_path):
@@ -66,7 +66,7 @@ def test_a_cut_off_file_is_refused(tmp_path):
     path = tmp_path / "cifar10" / "train-images.npy"
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(DataError, match=r"train-images.npy cannot be read as an array file"):
-        open_folder(SPEC, tmp_path / "cifar10")
+        TASK.open(tmp_path, seed=1)
 
 
 def test_nothing_appears_unless_the_whole_block_succeeded(tmp_path):

@@ -5,8 +5,12 @@ import pytest
 import torch
 from torch import nn
 
-from simulations.tasks.models import SeededDropout, build_model
-from simulations.tasks.spec import CIFAR10, CIFAR100, CINIC10, SVHN, SYNTHETIC
+from simulations.tasks.cifar10 import CIFAR10
+from simulations.tasks.cifar100 import CIFAR100
+from simulations.tasks.cinic10 import CINIC10
+from simulations.tasks.images.models import SeededDropout, build_model
+from simulations.tasks.svhn import SVHN
+from simulations.tasks.synthetic import Synthetic
 
 CONVOLUTIONS = (3 * 9 + 1) * 32 + (32 * 9 + 1) * 32
 
@@ -18,11 +22,11 @@ def dense(*widths):
 @pytest.mark.parametrize(
     ("spec", "count"),
     [
-        (SVHN, CONVOLUTIONS + dense(2048, 128, 10)),
-        (CIFAR10, 551_786),
-        (CIFAR100, CONVOLUTIONS + dense(2048, 512, 256, 100)),
-        (CINIC10, CONVOLUTIONS + dense(2048, 512, 256, 10)),
-        (SYNTHETIC, dense(192, 64, 10)),
+        (SVHN(), CONVOLUTIONS + dense(2048, 128, 10)),
+        (CIFAR10(), 551_786),
+        (CIFAR100(), CONVOLUTIONS + dense(2048, 512, 256, 100)),
+        (CINIC10(), CONVOLUTIONS + dense(2048, 512, 256, 10)),
+        (Synthetic(), dense(192, 64, 10)),
     ],
     ids=lambda value: getattr(value, "name", value),
 )
@@ -33,7 +37,7 @@ def test_parameter_counts(spec, count):
 
 
 def test_all_but_the_last_layer_are_kaiming_normal_with_zero_bias():
-    model = build_model(CIFAR10, seed=1)
+    model = build_model(CIFAR10(), seed=1)
     layers = [m for m in model.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
     for layer in layers[:-1]:
         fan_in = layer.weight[0].numel()
@@ -49,7 +53,7 @@ def test_all_but_the_last_layer_are_kaiming_normal_with_zero_bias():
 def test_the_seed_decides_the_initial_model_and_nothing_else():
     torch.manual_seed(7)
     before = torch.get_rng_state()
-    one, same, other = (build_model(SVHN, seed=seed) for seed in (1, 1, 2))
+    one, same, other = (build_model(SVHN(), seed=seed) for seed in (1, 1, 2))
     assert torch.equal(torch.get_rng_state(), before)
     for a, b in zip(one.parameters(), same.parameters(), strict=True):
         assert torch.equal(a, b)
@@ -57,7 +61,7 @@ def test_the_seed_decides_the_initial_model_and_nothing_else():
 
 
 def test_relu_after_pooling_is_the_papers_network():
-    model = build_model(CIFAR10, seed=1)
+    model = build_model(CIFAR10(), seed=1)
     paper = nn.Sequential(
         *(model.conv1, nn.ReLU(), nn.MaxPool2d(2), model.conv2, nn.ReLU(), nn.MaxPool2d(2)),
         *(nn.Flatten(), model.dense[0], nn.ReLU(), model.dense[1], nn.ReLU(), model.dense[2]),
@@ -67,7 +71,7 @@ def test_relu_after_pooling_is_the_papers_network():
 
 
 def test_dropout_is_before_each_dense_layer_seeded_and_off_in_evaluation():
-    model = build_model(CINIC10, seed=1)
+    model = build_model(CINIC10(), seed=1)
     seen = []
     model.dropout.register_forward_hook(lambda *_: seen.append(1))
     model.dropout.generator = torch.Generator()

@@ -1,11 +1,19 @@
-from dataclasses import replace
-
 import pytest
 import torch
 
-from simulations.tasks.augmentation import Normalisation, adjust_brightness, adjust_hue, augment
-from simulations.tasks.spec import CIFAR10, CIFAR100, SVHN, SYNTHETIC, Augmentation
-from simulations.tasks.vision import transforms
+from simulations.tasks.cifar10 import CIFAR10
+from simulations.tasks.cifar100 import CIFAR100
+from simulations.tasks.images.augmentation import (
+    Normalisation,
+    adjust_brightness,
+    adjust_hue,
+    augment,
+)
+from simulations.tasks.images.task import Augmentation
+from simulations.tasks.images.vision import transforms
+from simulations.tasks.svhn import SVHN
+from simulations.tasks.synthetic import Synthetic
+from tests.simulations.tasks.changed import changed
 
 CPU = torch.device("cpu")
 
@@ -56,13 +64,13 @@ def test_normalisation():
     mean = torch.tensor(SVHN.mean).view(1, 3, 1, 1)
     std = torch.tensor(SVHN.std).view(1, 3, 1, 1)
     expected = (batch.float() / 255 - mean) / std
-    torch.testing.assert_close(normalised(SVHN, batch), expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(normalised(SVHN(), batch), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_every_image_gets_a_crop_and_flip_of_its_own():
     batch = images(60)
-    normal = normalised(CIFAR10, batch)
-    changes = [found(a, b) for a, b in zip(run(CIFAR10, batch), normal, strict=True)]
+    normal = normalised(CIFAR10(), batch)
+    changes = [found(a, b) for a, b in zip(run(CIFAR10(), batch), normal, strict=True)]
     rows, columns = {y for (y, _), _ in changes}, {x for (_, x), _ in changes}
     assert rows == columns == set(range(9))
     assert 15 < sum(flipped for _, flipped in changes) < 45
@@ -70,14 +78,14 @@ def test_every_image_gets_a_crop_and_flip_of_its_own():
 
 def test_svhn_is_cropped_but_never_flipped():
     batch = images(30)
-    normal = normalised(SVHN, batch)
-    assert not any(found(a, b)[1] for a, b in zip(run(SVHN, batch), normal, strict=True))
+    normal = normalised(SVHN(), batch)
+    assert not any(found(a, b)[1] for a, b in zip(run(SVHN(), batch), normal, strict=True))
 
 
 def test_per_batch_shares_one_crop_and_flip_within_each_batch():
     batch = images(64)
-    normal = normalised(CIFAR10, batch)
-    out = run(CIFAR10, batch, share=16)
+    normal = normalised(CIFAR10(), batch)
+    out = run(CIFAR10(), batch, share=16)
     changes = [found(a, b) for a, b in zip(out, normal, strict=True)]
     groups = [set(changes[k : k + 16]) for k in range(0, 64, 16)]
     assert [len(group) for group in groups] == [1, 1, 1, 1]
@@ -100,7 +108,7 @@ def test_the_generator_decides_and_the_input_stays(spec):
 
 def test_the_synthetic_set_is_only_normalised():
     batch = images(4)
-    assert torch.equal(run(SYNTHETIC, batch), normalised(SYNTHETIC, batch))
+    assert torch.equal(run(Synthetic(), batch), normalised(Synthetic(), batch))
 
 
 def test_brightness_and_hue_per_image_are_torchvisions():
@@ -118,7 +126,7 @@ def test_brightness_and_hue_per_image_are_torchvisions():
 
 
 def test_cifar100_changes_images_on_bytes_each_with_probability_one_half():
-    spec = replace(CIFAR100, augmentation=Augmentation(colour=True))
+    spec = changed(CIFAR100, augmentation=Augmentation(colour=True))
     # Low contrast: equalize alone can stretch it, posterize alone leaves at most four levels.
     batch = images(400) // 4 + 80
     out = run(spec, batch)

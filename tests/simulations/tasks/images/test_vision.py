@@ -4,7 +4,7 @@ import sys
 
 def test_torchvision_imports_without_a_warning_whatever_torch_it_was_built_for():
     program = (
-        "from simulations.tasks.vision import datasets, transforms; import torch; "
+        "from simulations.tasks.images.vision import datasets, transforms; import torch; "
         "print(datasets.SVHN.__name__, transforms.equalize.__name__, "
         "hasattr(torch.ops.torchvision, 'nms'))"
     )

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from simulations.tasks.spec import DatasetSpec, ModelLayout
+from simulations.tasks.base import Task
+from simulations.tasks.images.task import ModelLayout
 
 _FILTERS = 32
 _FLATTENED = 2048
@@ -50,7 +51,8 @@ class Classifier(nn.Module):
         for layer in self.modules():
             if isinstance(layer, nn.Conv2d | nn.Linear) and layer is not self.dense[-1]:
                 nn.init.kaiming_normal_(layer.weight)
-                nn.init.zeros_(layer.bias)
+                if layer.bias is not None:
+                    nn.init.zeros_(layer.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the logits of normalised images ``[n, 3, 32, 32]``."""
@@ -63,11 +65,12 @@ class Classifier(nn.Module):
         x = x.flatten(1)
         for layer in self.dense[:-1]:
             x = functional.relu(layer(self.dropout(x)))
-        return self.dense[-1](self.dropout(x))
+        logits: Tensor = self.dense[-1](self.dropout(x))
+        return logits
 
 
-def build_model(spec: DatasetSpec, *, seed: int) -> Classifier:
-    """Build the network of a data set with the initial weights of a seed."""
+def build_model(task: Task, *, seed: int) -> nn.Module:
+    """Build the network of a task with the initial weights of a seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Classifier(spec.model).to(memory_format=torch.channels_last)
+        return task.model()

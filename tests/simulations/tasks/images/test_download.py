@@ -1,7 +1,6 @@
 import hashlib
 import pickle
 import tarfile
-from dataclasses import replace
 from importlib.util import module_from_spec, spec_from_file_location
 from urllib.error import URLError
 
@@ -10,11 +9,15 @@ import pytest
 from PIL import Image
 from scipy.io import savemat
 
-from simulations.tasks.arrays import open_folder
-from simulations.tasks.prepare import folder_of, open_arrays, prepare, resized
-from simulations.tasks.spec import CIFAR10, CIFAR100, CINIC10, SVHN, SYNTHETIC, DataError
-from simulations.tasks.vision import datasets
+from simulations.tasks import DataError
+from simulations.tasks.cifar10 import CIFAR10
+from simulations.tasks.cifar100 import CIFAR100
+from simulations.tasks.cinic10 import CINIC10
+from simulations.tasks.images.download import prepare
+from simulations.tasks.images.vision import datasets
+from simulations.tasks.svhn import SVHN
 from tests.simulations.shared import shared_data
+from tests.simulations.tasks.changed import changed
 
 CIFAR10_FORMAT = {
     "kind": datasets.CIFAR10,
@@ -52,7 +55,7 @@ def write_cifar(folder, batches, monkeypatch, *, kind, meta, label_key):
 
 @pytest.fixture
 def cifar10(tmp_path, monkeypatch):
-    spec = replace(CIFAR10, train_count=100, test_count=20)
+    spec = changed(CIFAR10, train_count=100, test_count=20)
     batches = {f"data_batch_{i}": (pixels(20), np.arange(20) % 10) for i in range(1, 6)}
     batches["test_batch"] = (pixels(20), np.arange(20)[::-1] % 10)
     source = tmp_path / "source"
@@ -66,11 +69,11 @@ def cifar10(tmp_path, monkeypatch):
 
 
 def check_cifar10(spec, data_dir, batches):
-    arrays = open_folder(spec, data_dir / "cifar10")
+    arrays = spec.open(data_dir)
     train = [images for images, _ in list(batches.values())[:-1]]
-    np.testing.assert_array_equal(arrays.train.images, np.concatenate(train))
-    np.testing.assert_array_equal(arrays.test.images, batches["test_batch"][0])
-    np.testing.assert_array_equal(arrays.test.labels, batches["test_batch"][1])
+    np.testing.assert_array_equal(arrays.train.inputs, np.concatenate(train))
+    np.testing.assert_array_equal(arrays.test.inputs, batches["test_batch"][0])
+    np.testing.assert_array_equal(arrays.test.targets, batches["test_batch"][1])
 
 
 def test_cifar10_from_folder_parent_or_archive(cifar10, tmp_path):
@@ -90,7 +93,7 @@ def test_cifar10_from_folder_parent_or_archive(cifar10, tmp_path):
 
 
 def test_cifar100_has_fine_labels(tmp_path, monkeypatch):
-    spec = replace(CIFAR100, train_count=200, test_count=100)
+    spec = changed(CIFAR100, train_count=200, test_count=100)
     batches = {
         "train": (pixels(200), np.arange(200) % 100),
         "test": (pixels(100), np.arange(100)[::-1].copy()),
@@ -98,9 +101,9 @@ def test_cifar100_has_fine_labels(tmp_path, monkeypatch):
     folder = tmp_path / "source" / "cifar-100-python"
     write_cifar(folder, batches, monkeypatch, **CIFAR100_FORMAT)
     prepare(spec, tmp_path, source=tmp_path / "source")
-    arrays = open_folder(spec, tmp_path / "cifar100")
-    np.testing.assert_array_equal(arrays.train.images, batches["train"][0])
-    np.testing.assert_array_equal(arrays.test.labels, batches["test"][1])
+    arrays = spec.open(tmp_path)
+    np.testing.assert_array_equal(arrays.train.inputs, batches["train"][0])
+    np.testing.assert_array_equal(arrays.test.targets, batches["test"][1])
 
 
 def write_svhn(source, parts, monkeypatch):
@@ -116,18 +119,18 @@ def write_svhn(source, parts, monkeypatch):
 
 
 def test_svhn_calls_the_digit_zero_ten(tmp_path, monkeypatch):
-    spec = replace(SVHN, train_count=30, test_count=20)
+    spec = changed(SVHN, train_count=30, test_count=20)
     parts = {part: (pixels(n), np.arange(n) % 10) for part, n in (("train", 30), ("test", 20))}
     write_svhn(tmp_path / "source", parts, monkeypatch)
     prepare(spec, tmp_path, source=tmp_path / "source")
-    arrays = open_folder(spec, tmp_path / "svhn")
-    np.testing.assert_array_equal(arrays.train.images, parts["train"][0])
-    np.testing.assert_array_equal(arrays.test.labels, np.arange(20) % 10)
+    arrays = spec.open(tmp_path)
+    np.testing.assert_array_equal(arrays.train.inputs, parts["train"][0])
+    np.testing.assert_array_equal(arrays.test.targets, np.arange(20) % 10)
 
 
 @pytest.fixture
 def cinic10(tmp_path):
-    spec = replace(CINIC10, train_count=20, test_count=10)
+    spec = changed(CINIC10, train_count=20, test_count=10)
     for part, n in (("train", 2), ("test", 1), ("valid", 1)):
         for label, name in enumerate(spec.classes):
             folder = tmp_path / "source" / part / name
@@ -142,16 +145,16 @@ def cinic10(tmp_path):
 def test_cinic10_from_its_folders(cinic10, tmp_path):
     spec, source = cinic10
     prepare(spec, tmp_path, source=source)
-    arrays = open_folder(spec, tmp_path / "cinic10")
-    np.testing.assert_array_equal(arrays.train.labels, np.repeat(np.arange(10), 2))
-    np.testing.assert_array_equal(arrays.train.images[3, 0, 0], [1, 1, 200])
-    np.testing.assert_array_equal(np.ptp(arrays.train.images[6], axis=-1), 0)
+    arrays = spec.open(tmp_path)
+    np.testing.assert_array_equal(arrays.train.targets, np.repeat(np.arange(10), 2))
+    np.testing.assert_array_equal(arrays.train.inputs[3, 0, 0], [1, 1, 200])
+    np.testing.assert_array_equal(np.ptp(arrays.train.inputs[6], axis=-1), 0)
 
 
 def test_cinic10_without_a_class_or_with_another_size(cinic10, tmp_path):
     spec, source = cinic10
     with pytest.raises(DataError, match=r"the train images of CINIC-10 must be uint8 \[90000, 32"):
-        prepare(CINIC10, tmp_path, source=source)
+        prepare(CINIC10(), tmp_path, source=source)
     Image.new("RGB", (16, 32)).save(source / "train" / "bird" / "0.png")
     with pytest.raises(DataError, match=r"bird/0.png must be 32 x 32 pixels, but is \(16, 32\)"):
         prepare(spec, tmp_path, source=source)
@@ -186,7 +189,7 @@ def test_damaged_files_are_refused(cifar10, tmp_path):
         prepare(spec, tmp_path / "data", source=tmp_path / "bad.tar.gz")
 
 
-@pytest.mark.parametrize("spec", [SVHN, CIFAR10, CIFAR100], ids=lambda spec: spec.name)
+@pytest.mark.parametrize("spec", [SVHN(), CIFAR10(), CIFAR100()], ids=lambda spec: spec.name)
 def test_without_a_network_it_says_where_to_get_the_files(spec, tmp_path, monkeypatch):
     def unreachable(*args, **kwargs):
         raise URLError("Temporary failure in name resolution")
@@ -202,27 +205,6 @@ def test_without_a_network_it_says_where_to_get_the_files(spec, tmp_path, monkey
     assert list((tmp_path / "data").iterdir()) == []
 
 
-def test_synthetic_is_made_when_first_opened_and_then_kept(tmp_path):
-    spec = resized(SYNTHETIC, train_count=5_000, test_count=100)
-    arrays = open_arrays(spec, tmp_path, seed=3)
-    path = folder_of(spec, tmp_path, seed=3) / "train-images.npy"
-    made = path.stat().st_mtime_ns
-    again = open_arrays(spec, tmp_path, seed=3)
-    assert path.stat().st_mtime_ns == made
-    np.testing.assert_array_equal(arrays.train.images, again.train.images)
-    other = open_arrays(spec, tmp_path, seed=4)
-    assert not np.array_equal(arrays.train.images, other.train.images)
-    with pytest.raises(DataError, match=r"--from is .*, but the synthetic set is made from a seed"):
-        prepare(spec, tmp_path, source=tmp_path)
-
-
-def test_only_the_synthetic_set_can_be_resized():
-    with pytest.raises(DataError, match="only the synthetic data set can have another size"):
-        resized(SVHN, train_count=100, test_count=100)
-    with pytest.raises(DataError, match="test-samples is 9, but must be at least 10"):
-        resized(SYNTHETIC, train_count=100, test_count=9)
-
-
 def test_real_svhn_survives_the_way_through_its_official_format(tmp_path, monkeypatch):
     """The real test images, written as SVHN's MATLAB files, come back as they were."""
     shared = shared_data()
@@ -233,9 +215,9 @@ def test_real_svhn_survives_the_way_through_its_official_format(tmp_path, monkey
     few = slice(0, 2_000)
     parts = {"train": (images[few], labels[few]), "test": (images, labels)}
     write_svhn(tmp_path / "source", parts, monkeypatch)
-    prepare(replace(SVHN, train_count=2_000), tmp_path, source=tmp_path / "source")
-    built = open_folder(replace(SVHN, train_count=2_000), tmp_path / "svhn")
-    digits = hashlib.sha256(built.test.images.tobytes()).hexdigest()[:16]
+    prepare(changed(SVHN, train_count=2_000), tmp_path, source=tmp_path / "source")
+    built = changed(SVHN, train_count=2_000).open(tmp_path)
+    digits = hashlib.sha256(built.test.inputs.tobytes()).hexdigest()[:16]
     assert (len(built.test), digits) == real.EXPECTED["svhn", "test"]
-    np.testing.assert_array_equal(built.test.labels, labels)
-    np.testing.assert_array_equal(built.train.images, images[few])
+    np.testing.assert_array_equal(built.test.targets, labels)
+    np.testing.assert_array_equal(built.train.inputs, images[few])

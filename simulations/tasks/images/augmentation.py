@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from simulations.tasks.spec import IMAGE_SHAPE, Augmentation, DatasetSpec
+from simulations.tasks.images.task import IMAGE_SHAPE, Augmentation, ImageTask
 
 _SHARPNESS = 2.0
 _BRIGHTNESS = 0.05
@@ -25,9 +25,9 @@ class Normalisation:
     The result is in ``channels_last`` layout, which is that of the bytes.
     """
 
-    def __init__(self, spec: DatasetSpec, device: torch.device) -> None:
-        mean = torch.tensor(spec.mean, dtype=torch.float64)
-        std = torch.tensor(spec.std, dtype=torch.float64)
+    def __init__(self, task: ImageTask, device: torch.device) -> None:
+        mean = torch.tensor(task.mean, dtype=torch.float64)
+        std = torch.tensor(task.std, dtype=torch.float64)
         self._dtype = torch.get_default_dtype()
         # A line of pixels at a time: broadcasting over three channels alone is four times slower.
         self._scale = (1 / (255 * std)).repeat(IMAGE_SHAPE[1]).to(device, self._dtype)
@@ -41,7 +41,7 @@ class Normalisation:
 
 def augment(
     images: Tensor,
-    spec: DatasetSpec,
+    task: ImageTask,
     normalise: Normalisation,
     generator: torch.Generator,
     *,
@@ -57,7 +57,7 @@ def augment(
         How many consecutive images share one crop and flip: 1 draws per image, the mini-batch size
         per mini-batch.
     """
-    recipe = spec.augmentation
+    recipe = task.augmentation
     if recipe.colour:
         images = _change_colours(images.permute(0, 3, 1, 2), generator).permute(0, 2, 3, 1)
     batch = normalise(images)
@@ -99,7 +99,7 @@ def _crop_and_flip(
 
 def _change_colours(images: Tensor, generator: torch.Generator) -> Tensor:
     """Apply CIFAR-100's sharpness, colour jitter, posterize and equalize, drawn per image."""
-    from simulations.tasks.vision import transforms  # noqa: PLC0415 -- slow, only CIFAR-100 needs it
+    from simulations.tasks.images.vision import transforms  # noqa: PLC0415 -- slow, only CIFAR-100 needs it
 
     n = len(images)
 

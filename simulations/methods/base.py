@@ -1,0 +1,124 @@
+"""What a method is to the suite."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+from flwr.serverapp.strategy import Strategy
+from numpy.typing import NDArray
+
+from fedau_flwr import UnitWeighting
+from fedau_flwr.weight_state import WeightState, WeightStates
+from fedau_flwr.weighting import Weighting
+from simulations.registry import Entry
+from simulations.tasks.base import StepSize, Task
+
+Dashes = str | tuple[int, tuple[float, ...]]
+
+
+class Look(NamedTuple):
+    """Colour, dashes and hatching in plots, which stay apart in greyscale too."""
+
+    colour: str
+    dashes: Dashes
+    hatch: str
+
+
+BLUE = Look("#0072B2", "-", "")
+SKY = Look("#56B4E9", (0, (5, 2)), "//")
+VERMILION = Look("#D55E00", (0, (5, 1.5, 1, 1.5)), "xx")
+ORANGE = Look("#E69F00", (0, (1, 1.2)), "..")
+GREEN = Look("#009E73", (0, (9, 2)), "\\\\")
+PINK = Look("#CC79A7", (0, (4, 1.5, 1, 1.5, 1, 1.5)), "++")
+BLACK = Look("#000000", (0, (2, 3)), "--")
+BROWN = Look("#8C510A", (0, (7, 1.5, 3, 1.5)), "oo")
+
+PALETTE = (BLUE, SKY, VERMILION, ORANGE, GREEN, PINK, BLACK, BROWN)
+
+
+class LearnedWeighting(Protocol):
+    """A weighting that learns from histories, of all clients in one call."""
+
+    def initial(self) -> WeightState:
+        """Return the state before the first round."""
+        ...
+
+    def advance_all(self, states: WeightStates, participated: NDArray[np.bool_]) -> WeightStates:
+        """Return the states after one more round."""
+        ...
+
+
+@dataclass(frozen=True)
+class Method(Entry):
+    """A way to turn clients' updates into a step: both halves, step sizes, and how it is shown.
+
+    A subclass is a frozen dataclass. It overrides `strategy`, and `weighting` unless all updates
+    weigh the same.
+    """
+
+    step_sizes: ClassVar[Mapping[str, StepSize]] = {}
+    """By the name of a task."""
+
+    step_size: ClassVar[StepSize] = StepSize(0.1, 1.0)
+    """On tasks that neither the method nor the task has a step size for."""
+
+    style: ClassVar[Look | None] = None
+    """Its look in plots, whatever its parameters."""
+
+    participates: ClassVar[bool] = True
+    """Whether clients follow the participation protocol, and send what the mod makes of updates."""
+
+    server_step: ClassVar[bool] = True
+    """Whether there is a global step size."""
+
+    secure: ClassVar[bool] = True
+    """Whether sums can be secure."""
+
+    groups: ClassVar[bool] = False
+    """Whether clients of a deployment can share the history of a group."""
+
+    deployable: ClassVar[bool] = True
+    """Whether it needs nothing that only a simulation knows."""
+
+    @property
+    def look(self) -> Look | None:
+        """Its look in plots; None for any that is free."""
+        return self.style
+
+    def steps_on(self, task: Task) -> StepSize:
+        """Return (γ, η) on a task before any decay."""
+        own, tasks = self.step_sizes.get(task.name), task.step_sizes.get(self.name)
+        return own or tasks or task.step_size or self.step_size
+
+    @abstractmethod
+    def strategy(self, **options: Any) -> Strategy:
+        """Return the server's half.
+
+        Parameters
+        ----------
+        options
+            Those of `fedau_flwr.FedAU`: ``num_clients``, ``server_learning_rate``, ….
+        """
+
+    def weighting(self, probability: float | None = None) -> Weighting:
+        """Return how a client turns its history into its weight.
+
+        Parameters
+        ----------
+        probability : float | None
+            Of the client to be there; None on a deployment, where nobody knows it.
+        """
+        del probability
+        return UnitWeighting()
+
+    def learned_weighting(self) -> LearnedWeighting | None:
+        """Return the weighting if weights are learned from histories, for plots of their paths."""
+        return None
+
+    def group_options(self) -> dict[str, Any]:
+        """Return what the strategy needs to know for weights of groups."""
+        return {}

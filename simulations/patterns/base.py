@@ -1,0 +1,40 @@
+"""What a participation pattern is to the suite."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedau_flwr.availability import Process
+from simulations.registry import Entry
+
+Probabilities = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Pattern(Entry):
+    """A family of participation processes; a subclass is a frozen dataclass with its parameters."""
+
+    simulated: ClassVar[bool] = True
+    """Whether a simulation can play it."""
+
+    needs_rounds: ClassVar[bool] = False
+    """Whether it changes with the number of rounds, which then is the same in a resumed run."""
+
+    @abstractmethod
+    def process(self, p: Probabilities, *, seed: int, rounds: int) -> Process:
+        """Return who is there in which round.
+
+        Parameters
+        ----------
+        p : array of N numbers in (0, 1]
+            The clients' participation probabilities.
+        seed : int
+            That of the run.
+        rounds : int
+            Rounds of the run.
+        """

@@ -1,0 +1,33 @@
+"""Participation that was recorded."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedau_flwr.availability import Process, Trace
+from simulations.patterns.base import Pattern, Probabilities
+from simulations.registry import ConfigError, check
+
+
+@dataclass(frozen=True)
+class TracePattern(Pattern):
+    """As in a .csv or .npy file (absolute path), which begins again after its last round."""
+
+    file: str
+
+    name = "trace"
+    place = 5
+
+    def __post_init__(self) -> None:
+        absolute = Path(self.file).expanduser().is_absolute()
+        check("file of pattern trace", self.file, absolute, "an absolute path")
+
+    def process(self, p: Probabilities, *, seed: int, rounds: int) -> Process:
+        """Return what the file says; clients that it does not know never come."""
+        del seed, rounds
+        try:
+            return Trace(Path(self.file).expanduser(), clients=len(p), repeat=True)
+        except OSError as error:
+            reason = f"be a file that can be read ({error.strerror})"
+            raise ConfigError(
+                f"file of pattern trace is {self.file!r}, but must {reason}."
+            ) from None

@@ -1,0 +1,1 @@
+"""What tasks on images share: array files, the paper's networks, normalisation, random changes."""

@@ -1,0 +1,67 @@
+"""Where the official files of public data sets come from, read by way of torchvision."""
+
+import tarfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from simulations.tasks.arrays import DataError
+from simulations.tasks.images.task import Images, Labels
+from simulations.tasks.images.vision import datasets
+
+__all__ = ["Source", "cifar", "datasets"]
+
+Reader = Callable[[str, Path, bool], tuple[Images, Labels]]
+"""From a part, a folder and whether to download it first to images ``[n, 32, 32, 3]`` and labels
+``[n]``."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a data set comes from: its reader, its addresses and the files that make it up."""
+
+    read: Reader
+    addresses: tuple[str, ...]
+    files: str
+    folder: str | None = None
+    archive: str | None = None
+    downloads: bool = True
+
+    @contextmanager
+    def located(self, given: Path) -> Iterator[Path]:
+        """Give the folder that torchvision has to be pointed at, unpacking an archive if needed.
+
+        ``given`` may be that folder, the unpacked folder in it, or the archive or its folder.
+        """
+        archive = given if given.is_file() else given / (self.archive or "")
+        if self.folder is None or (given / self.folder).is_dir():
+            yield given
+        elif given.name == self.folder and given.is_dir():
+            yield given.parent
+        elif archive.is_file():
+            with TemporaryDirectory() as scratch:
+                try:
+                    with tarfile.open(archive) as file:
+                        file.extractall(scratch, filter="data")
+                except (tarfile.TarError, EOFError, OSError) as error:
+                    raise DataError(f"{archive} cannot be unpacked: {error}.") from error
+                yield Path(scratch)
+        else:
+            yield given
+
+
+def cifar(kind: Any, files: str) -> Source:
+    """Return the pickled batches of CIFAR-10 or CIFAR-100, whose checksums torchvision verifies."""
+
+    def read(part: str, root: Path, download: bool) -> tuple[Images, Labels]:
+        data = kind(root, train=part == "train", download=download)
+        return data.data, np.asarray(data.targets, dtype=np.int64)
+
+    return Source(
+        read, addresses=(kind.url,), files=files, folder=kind.base_folder, archive=kind.filename
+    )

@@ -1,0 +1,182 @@
+"""Tasks on images of 32 x 32 pixels, as in the paper: layers, random changes, array files.
+
+``<data-dir>/<name>/{train,test}-{images,labels}.npy``: images ``uint8 [n, 32, 32, 3]``, labels
+``int64 [n]``. All workers of a machine map the same files, so they are in memory once.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulations.tasks.arrays import PARTS, Arrays, DataError, Part, load_array
+from simulations.tasks.base import Task
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from simulations.tasks.images.augmentation import Normalisation
+    from simulations.tasks.images.sources import Source
+
+IMAGE_SHAPE = (32, 32, 3)
+
+OBJECTS = (
+    "airplane",
+    "automobile",
+    "bird",
+    "cat",
+    "deer",
+    "dog",
+    "frog",
+    "horse",
+    "ship",
+    "truck",
+)
+
+Images = NDArray[np.uint8]
+Labels = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class ModelLayout:
+    """Widths of the fully connected layers and what comes before them.
+
+    ``pool`` makes the network one of fully connected layers alone, on images averaged over
+    ``pool x pool`` pixels; without it two convolutions come first.
+    """
+
+    widths: tuple[int, ...]
+    dropout: float = 0.0
+    pool: int | None = None
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """Random changes of a training image; ``colour`` stands for CIFAR-100's four of them."""
+
+    crop_padding: int = 0
+    flip: bool = False
+    colour: bool = False
+
+
+@dataclass(frozen=True)
+class ImageTask(Task):
+    """Classification of images in array files."""
+
+    mean: ClassVar[tuple[float, float, float]]
+    std: ClassVar[tuple[float, float, float]]
+    layout: ClassVar[ModelLayout]
+    augmentation: ClassVar[Augmentation] = Augmentation()
+
+    def folder(self, data_dir: Path, *, seed: int = 1) -> Path:
+        """Return where the array files are."""
+        del seed
+        return data_dir / self.name
+
+    @abstractmethod
+    def source(self) -> Source:
+        """Return where the official files come from."""
+
+    def open(self, data_dir: Path, *, seed: int = 1) -> Arrays:
+        """Map the array files and check them."""
+        folder = self.folder(data_dir, seed=seed)
+        for part in PARTS:
+            for path in part_files(folder, part):
+                if not path.is_file():
+                    raise DataError(
+                        f"{path} is missing: run `fedau data prepare {self.name} "
+                        f"--data-dir {folder.parent}` first."
+                    )
+        return Arrays(*(open_part(self, folder, part, self.count(part)) for part in PARTS))
+
+    def open_own(self, folder: Path, part: str) -> Part | None:
+        """Map images and labels of the task's classes that lie in `folder` itself."""
+        files = part_files(folder, part)
+        if not any(path.is_file() for path in files):
+            return None
+        return open_part(self, folder, part, len(np.atleast_1d(load_array(files[1]))))
+
+    def prepare(self, data_dir: Path, *, source: Path | None = None, seed: int = 1) -> Path:
+        """Write the array files, from a download or from the official files in `source`."""
+        from simulations.tasks.images.download import prepare  # noqa: PLC0415 -- brings torchvision
+
+        del seed
+        return prepare(self, data_dir, source=source)
+
+    def model(self) -> nn.Module:
+        """Return the paper's network in the layout that is fastest."""
+        import torch  # noqa: PLC0415 -- as in the base class
+
+        from simulations.tasks.images.models import Classifier  # noqa: PLC0415
+
+        # torch's types do not know this way to call it.
+        module: Any = Classifier(self.layout)
+        return cast("nn.Module", module.to(memory_format=torch.channels_last))
+
+    def transform(self, inputs: Tensor) -> Tensor:
+        """Return normalised images ``[n, 3, 32, 32]``."""
+        return self._normalisation(inputs)(inputs)
+
+    def augment(self, inputs: Tensor, generator: torch.Generator, *, share: int) -> Tensor:
+        """Return normalised, randomly changed images ``[n, 3, 32, 32]``."""
+        from simulations.tasks.images.augmentation import augment  # noqa: PLC0415
+
+        return augment(inputs, self, self._normalisation(inputs), generator, share=share)
+
+    def _normalisation(self, inputs: Tensor) -> Normalisation:
+        import torch  # noqa: PLC0415
+
+        return _normalisation(self, inputs.device, torch.get_default_dtype())
+
+
+@lru_cache(maxsize=4)
+def _normalisation(task: ImageTask, device: torch.device, dtype: torch.dtype) -> Normalisation:
+    import torch  # noqa: PLC0415
+
+    from simulations.tasks.images.augmentation import Normalisation  # noqa: PLC0415
+
+    del dtype  # of the numbers in it
+    # Training uses it too, whose tensors are not those of an inference.
+    with torch.inference_mode(False):
+        return Normalisation(task, device)
+
+
+def check_part(
+    task: ImageTask, part: str, images: Images, labels: Labels, *, count: int, where: str
+) -> None:
+    """Raise ``DataError`` unless images and labels are those the data set should have."""
+    for kind, array, dtype, shape in (
+        ("images", images, np.dtype(np.uint8), (count, *IMAGE_SHAPE)),
+        ("labels", labels, np.dtype(np.int64), (count,)),
+    ):
+        if array.dtype != dtype or array.shape != shape:
+            raise DataError(
+                f"{where}: the {part} {kind} of {task.title} must be {dtype} {list(shape)}, "
+                f"but are {array.dtype} {list(array.shape)}."
+            )
+    present = np.unique(labels)
+    if count and (present[0] < 0 or present[-1] >= task.num_classes):
+        raise DataError(
+            f"{where}: the {part} labels of {task.title} must be within 0 to "
+            f"{task.num_classes - 1}, but reach from {present[0]} to {present[-1]}."
+        )
+
+
+def part_files(folder: Path, part: str) -> tuple[Path, Path]:
+    """Return where images and labels of a part are."""
+    return folder / f"{part}-images.npy", folder / f"{part}-labels.npy"
+
+
+def open_part(task: ImageTask, folder: Path, part: str, count: int) -> Part:
+    """Map the array files of one part and check them."""
+    images, labels = map(load_array, part_files(folder, part))
+    check_part(task, part, images, labels, count=count, where=str(folder))
+    # The labels are read at every evaluation and are small: they leave the file.
+    return Part(images, np.array(labels))

@@ -1,0 +1,1 @@
+"""A method, a task and a participation pattern that lie outside of the suite."""
