@@ -12,6 +12,7 @@ from flwr.common.serde import recorddict_to_proto
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
+from fedau_flwr.server.roster import Roster
 from fedau_flwr.wire.records import encode
 from simulations.bench.row import Row
 from simulations.bench.settings import BenchSettings
@@ -43,7 +44,7 @@ def bytes_row(settings: BenchSettings, directory: Path, say: Say) -> Row:
 
 def _reply_bytes(config: RunConfig, directory: Path) -> int:
     TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
-    grid: Any = SimpleNamespace(get_node_ids=lambda: [_NODE], client_numbers={_NODE: 0})
+    grid: Any = SimpleNamespace(get_node_ids=lambda: [_NODE], roster=Roster({_NODE: 0}))
     strategy = build_strategy(config, grid)
     settings = ConfigRecord({LR: config.local_lr, STATES: str(directory / "states")})
     model = encode(initial_parameters(config.task, seed=config.seed))

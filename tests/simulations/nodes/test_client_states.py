@@ -1,7 +1,6 @@
 """The store of all clients against a store that simply keeps every version."""
 
 import tempfile
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from fedau_flwr import FedAUWeighting
 from fedau_flwr.client.participant import Participant
 from fedau_flwr.client.store import Store, Version
+from fedau_flwr.methods.fedau import WeightedUpdate
+from fedau_flwr.methods.mifa import UpdateChange
 from fedau_flwr.server.ledger import Ledger
 from fedau_flwr.weight_state import WeightState
 from simulations.nodes.client_states import ClientStates, flush
@@ -42,9 +43,9 @@ def arrays(value):
 class SameContributions(RuleBasedStateMachine):
     """A server that checkpoints, loses replies, dies and resumes; clients of both stores follow."""
 
-    @initialize(memory=st.booleans())
-    def start(self, memory):
-        self.memory = memory
+    @initialize(transform=st.sampled_from([UpdateChange(), WeightedUpdate()]))
+    def start(self, transform):
+        self.transform = transform.to_text()
         self.scratch = tempfile.TemporaryDirectory()
         self.directory = Path(self.scratch.name) / "states"
         self.reference = [Everything() for _ in range(CLIENTS)]
@@ -60,15 +61,16 @@ class SameContributions(RuleBasedStateMachine):
     def round(self, asked, lost, value):
         self.ledger.open(self.ledger.round + 1)
         for client in sorted(asked):
-            request = self.ledger.request(client, memory=self.memory)
-            sent = [
+            request = self.ledger.request(client, transform=self.transform)
+            trained = arrays(value + client)
+            left, right = (
                 Participant(store, FedAUWeighting(cutoff=4)).contribute(
-                    request, arrays(0.0), partial(arrays, value + client)
-                )
+                    request, arrays(0.0), lambda start, trained=trained: trained
+                )["update"]
                 for store in (self.reference[client], self.states.client(client))
-            ]
-            for name, left in sent[0].items():
-                np.testing.assert_array_equal(left, sent[1][name])
+            )
+            for name in SHAPES:
+                np.testing.assert_array_equal(left[name], right[name])
         self.ledger.count(sorted(asked - lost))
 
     @rule()
@@ -104,35 +106,41 @@ TestSameContributions.settings = settings(
 def test_files_take_up_space_only_where_something_is_written(tmp_path):
     states = ClientStates(tmp_path)
     assert states.client(99_999).load("t") == []
-    sent = {"x": np.arange(1000, dtype=np.float32)}
+    sent = {"update": {"x": np.arange(1000, dtype=np.float32)}}
     version = Version(3, 1, 99_999, WeightState(2, 0, 2), {}, sent)
     states.client(99_999).save("t", [version])
     (loaded,) = states.client(99_999).load("t")
-    np.testing.assert_array_equal(loaded.sent["x"], sent["x"])
+    np.testing.assert_array_equal(loaded.sent["update"]["x"], sent["update"]["x"])
     assert (loaded.round, loaded.state) == (3, WeightState(2, 0, 2))
     assert states.client(99_998).load("t") == []
-    assert (tmp_path / "arrays-sent.bin").stat().st_size > 99_999 * 2 * 4000
+    assert (tmp_path / "arrays-sent%2Fupdate.bin").stat().st_size > 99_999 * 2 * 4000
     assert sum(path.stat().st_blocks * 512 for path in tmp_path.iterdir()) < 100_000
 
 
 def test_arrays_of_any_names_types_and_shapes_are_kept(tmp_path):
     first, other = ClientStates(tmp_path), ClientStates(tmp_path)
-    sent = {"a/b.weight": np.arange(6.0).reshape(2, 3), "bit": np.array(1, np.int32)}
-    memory = {"y": np.ones((0, 4), np.float32)}
+    sent = {
+        "update": {"a/b.weight": np.arange(6.0).reshape(2, 3), "n": np.array(1, np.int32)},
+        "bit": {"": np.array(0.5, np.float32)},
+    }
+    memory = {"a/y": {"x": np.ones((0, 4), np.float32)}}
     first.client(2).save("t", [Version(1, 1, 2, WeightState(0, 0, 0), memory, sent)])
     (found,) = other.client(2).load("t")
     for kept, given in ((found.sent, sent), (found.memory, memory)):
         assert kept.keys() == given.keys()
-        for name, value in given.items():
-            assert isinstance(kept[name], np.ndarray)
-            assert (kept[name].dtype, kept[name].shape) == (value.dtype, value.shape)
-            np.testing.assert_array_equal(kept[name], value)
+        for group, arrays in given.items():
+            assert kept[group].keys() == arrays.keys()
+            for name, value in arrays.items():
+                found = kept[group][name]
+                assert isinstance(found, np.ndarray)
+                assert (found.dtype, found.shape) == (value.dtype, value.shape)
+                np.testing.assert_array_equal(found, value)
 
 
 def test_arrays_that_were_lost_are_an_error(tmp_path):
-    sent = {"x": np.zeros(3, np.float32)}
+    sent = {"update": {"x": np.zeros(3, np.float32)}}
     version = Version(1, 1, 0, WeightState(0, 0, 0), {}, sent)
     ClientStates(tmp_path).client(0).save("t", [version])
-    (tmp_path / "arrays-sent.bin").unlink()
+    (tmp_path / "arrays-sent%2Fupdate.bin").unlink()
     with pytest.raises(OSError, match="has lost 1 of a client's arrays"):
         ClientStates(tmp_path).client(0).load("t")
