@@ -1,0 +1,48 @@
+"""Which training step a worker uses, and why."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from simulations.nodes.kernel.build import KernelUnavailable
+from simulations.nodes.kernel.step import FLATTENED, Floats, NativeStep, load
+from simulations.tasks.models import Classifier, SeededDropout
+from simulations.tasks.spec import DataError
+
+KERNELS = ("auto", "native", "torch")
+
+
+def choose(kernel: str, module: nn.Module) -> tuple[NativeStep | None, str]:
+    """Return the native step if it is to be used for this module, and the reason otherwise."""
+    if kernel not in KERNELS:
+        raise DataError(f"kernel is {kernel!r}, but must be one of {', '.join(KERNELS)}.")
+    if kernel == "torch":
+        return None, "kernel is torch"
+    try:
+        return _native(module), ""
+    except KernelUnavailable as error:
+        if kernel == "native":
+            raise DataError(f"kernel is 'native', but must be auto or torch: {error}.") from error
+        return None, str(error)
+
+
+def _native(module: nn.Module) -> NativeStep:
+    """Return the native step of a module that is one of the paper's networks."""
+    if type(module) is not Classifier or module.pool is not None:
+        raise KernelUnavailable("the native step is for the paper's convolutional networks")
+    kinds = {(value.device.type, value.dtype) for value in module.parameters()}
+    if kinds != {("cpu", torch.float32)}:
+        raise KernelUnavailable("the native step is for single precision on the CPU")
+    return load([layer.out_features for layer in module.dense if isinstance(layer, nn.Linear)])
+
+
+def draw_masks(
+    dropout: SeededDropout, widths: tuple[int, ...], *, steps: int, batch: int
+) -> Floats | None:
+    """Draw the factors of dropout for all steps, as the module itself would while training."""
+    if dropout.keep == 1:
+        return None
+    layers = (FLATTENED, *widths[:-1])
+    drawn = [dropout(torch.ones(batch, width)).ravel() for _ in range(steps) for width in layers]
+    return torch.cat(drawn).view(steps, -1).numpy()
