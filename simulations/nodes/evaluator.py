@@ -71,11 +71,16 @@ class Evaluator:
     """Evaluates parameters with a resident network: no augmentation, dropout off."""
 
     def __init__(
-        self, spec: DatasetSpec, *, device: str = "cpu", model: ResidentModel | None = None
+        self,
+        spec: DatasetSpec,
+        *,
+        device: str = "cpu",
+        kernel: str = "auto",
+        model: ResidentModel | None = None,
     ) -> None:
         settle_worker()
         self.spec = spec
-        self.model = ResidentModel(spec, device=device) if model is None else model
+        self.model = model or ResidentModel(spec, device=device, kernel=kernel)
         self._normalise = Normalisation(spec, self.model.device)
 
     @torch.inference_mode()
@@ -88,7 +93,7 @@ class Evaluator:
     ) -> SampleResults:
         """Evaluate each of the samples ``start`` to ``stop`` of a part."""
         self.model.load(parameters)
-        module, device = self.model.module.eval(), self.model.device
+        module, device, current = self.model.module.eval(), self.model.device, self.model.dump()
         labels = part.labels[start:stop]
         losses = np.empty(len(labels), dtype=np.float64)
         correct = np.empty(len(labels), dtype=np.bool_)
@@ -97,7 +102,13 @@ class Evaluator:
             pixels = np.array(part.images[start + here.start : start + here.stop])
             images = torch.from_numpy(pixels).to(device)
             answers = torch.from_numpy(labels[here]).to(device)
-            logits = module(self._normalise(images))
+            normalised = self._normalise(images)
+            if self.model.native is not None:
+                losses[here], correct[here] = self.model.native.evaluate(
+                    current, normalised.permute(0, 2, 3, 1).numpy(), answers.numpy()
+                )
+                continue
+            logits = module(normalised)
             losses[here] = functional.cross_entropy(logits, answers, reduction="none").cpu()
             correct[here] = (logits.argmax(1) == answers).cpu()
         return SampleResults(labels, losses, correct)

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from simulations.nodes.kernel.choose import choose
 from simulations.tasks.models import build_model
 from simulations.tasks.spec import DataError, DatasetSpec
 
@@ -55,9 +56,10 @@ def initial_parameters(spec: DatasetSpec, *, seed: int) -> Parameters:
 class ResidentModel:
     """The network of a data set on one device; ``load`` and ``dump`` copy parameters in and out."""
 
-    def __init__(self, spec: DatasetSpec, *, device: str = "cpu") -> None:
+    def __init__(self, spec: DatasetSpec, *, device: str = "cpu", kernel: str = "auto") -> None:
         self.device = resolve_device(device)
         self.module = build_model(spec, seed=0).to(self.device)
+        self.native, self.why_torch = choose(kernel, self.module)
         self.parameters: list[nn.Parameter] = list(self.module.parameters())
         self._names = [name for name, _ in self.module.named_parameters()]
         # On the CPU these are views of the parameters, elsewhere a copy on the way.

@@ -12,10 +12,12 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
+from simulations.nodes.kernel.choose import draw_masks
+from simulations.nodes.kernel.step import NativeStep
 from simulations.nodes.resident import Parameters, ResidentModel, settle_worker
 from simulations.tasks.arrays import Part
 from simulations.tasks.augmentation import Normalisation, augment
-from simulations.tasks.spec import DatasetSpec
+from simulations.tasks.spec import IMAGE_SHAPE, DatasetSpec
 
 _BATCHES, _CHANGES = 0xBA7C, 0xC4A6  # tell the streams of one (seed, client, round) apart
 
@@ -61,6 +63,8 @@ class LocalTrainer:
         ``cpu``, ``cuda``, ``cuda:N`` or ``auto``.
     augment_per_batch : bool
         Draw one crop and flip per mini-batch, as the paper's authors did, instead of per image.
+    kernel : str
+        ``native``, ``torch``, or ``auto``, which is native where that is possible.
     """
 
     def __init__(
@@ -70,11 +74,12 @@ class LocalTrainer:
         *,
         device: str = "cpu",
         augment_per_batch: bool = False,
+        kernel: str = "auto",
         model: ResidentModel | None = None,
     ) -> None:
         settle_worker()
         self.spec = spec
-        self.model = ResidentModel(spec, device=device) if model is None else model
+        self.model = model or ResidentModel(spec, device=device, kernel=kernel)
         self._train = train
         self._per_batch = augment_per_batch
         self._normalise = Normalisation(spec, self.model.device)
@@ -100,9 +105,12 @@ class LocalTrainer:
         if len(indices) == 0:
             return LocalResult(self.model.dump(), loss=0.0, steps=0)
         images, labels = self._batches(indices, seed=seed, steps=steps, batch=batch)
+        if self.model.native is not None:
+            return self._train_natively(self.model.native, images, labels, lr=lr, steps=steps)
         module, weights = self.model.module.train(), self.model.parameters
+        size = len(images) // steps
         losses = []
-        for x, y in zip(images, labels, strict=True):
+        for x, y in zip(images.split(size), labels.split(size), strict=True):
             loss = functional.cross_entropy(module(x), y)
             gradients = torch.autograd.grad(loss, weights)
             with torch.no_grad():
@@ -111,10 +119,31 @@ class LocalTrainer:
         mean = float(torch.stack(losses).mean())
         return LocalResult(self.model.dump(), loss=mean, steps=len(losses))
 
+    def _train_natively(
+        self,
+        native: NativeStep,
+        images: torch.Tensor,
+        labels: torch.Tensor,
+        *,
+        lr: float,
+        steps: int,
+    ) -> LocalResult:
+        """Run all steps in one call."""
+        batch = len(images) // steps
+        dropout = self.model.module.train().dropout
+        parameters, losses = native.train(
+            self.model.dump(),
+            images.permute(0, 2, 3, 1).view(steps, batch, *IMAGE_SHAPE).numpy(),
+            labels.view(steps, batch).numpy(),
+            lr,
+            draw_masks(dropout, native.widths, steps=steps, batch=batch),
+        )
+        return LocalResult(parameters, loss=float(losses.mean()), steps=steps)
+
     def _batches(
         self, indices: NDArray[np.int64], *, seed: tuple[int, int, int], steps: int, batch: int
-    ) -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
-        """Return the images and labels of each step, all steps prepared at once."""
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the images and labels of all steps, one step after the other."""
         rng = np.random.default_rng([_BATCHES, *seed])
         positions = batch_positions(len(indices), steps=steps, batch=batch, rng=rng)
         size = positions.shape[1]
@@ -130,5 +159,4 @@ class LocalTrainer:
             self._changes,
             share=size if self._per_batch else 1,
         )
-        labels = torch.from_numpy(self._train.labels[chosen]).to(device)
-        return images.split(size), labels.split(size)
+        return images, torch.from_numpy(self._train.labels[chosen]).to(device)
