@@ -65,20 +65,25 @@ class ResidentModel:
         # On the CPU these are views of the parameters, elsewhere a copy on the way.
         self._host = [value.detach().cpu().numpy() for value in self.parameters]
 
-    @torch.no_grad()
-    def load(self, parameters: Mapping[str, np.ndarray]) -> None:
-        """Overwrite the network's parameters."""
+    def check(self, parameters: Mapping[str, np.ndarray]) -> None:
+        """Refuse parameters that are not those of the network."""
         if set(parameters) != set(self._names):
             raise DataError(
                 f"the model has the arrays {', '.join(self._names)}, but "
                 f"{', '.join(parameters) or 'none'} were given."
             )
-        for name, host, value in zip(self._names, self._host, self.parameters, strict=True):
+        for name, host in zip(self._names, self._host, strict=True):
             if parameters[name].shape != host.shape:
                 raise DataError(
                     f"array {name} of the model is {list(host.shape)}, but "
                     f"{list(parameters[name].shape)} was given."
                 )
+
+    @torch.no_grad()
+    def load(self, parameters: Mapping[str, np.ndarray]) -> None:
+        """Overwrite the network's parameters."""
+        self.check(parameters)
+        for name, host, value in zip(self._names, self._host, self.parameters, strict=True):
             np.copyto(host, parameters[name])
             if value.is_cuda:
                 value.copy_(torch.from_numpy(host))

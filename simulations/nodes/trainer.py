@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from simulations.nodes.kernel.choose import draw_masks
-from simulations.nodes.kernel.step import NativeStep
 from simulations.nodes.resident import Parameters, ResidentModel, settle_worker
 from simulations.tasks.arrays import Part
 from simulations.tasks.augmentation import Normalisation, augment
@@ -101,12 +100,13 @@ class LocalTrainer:
 
         ``seed`` is (seed of the run, client, round).
         """
-        self.model.load(parameters)
+        self.model.check(parameters)
         if len(indices) == 0:
-            return LocalResult(self.model.dump(), loss=0.0, steps=0)
+            return LocalResult({k: v.copy() for k, v in parameters.items()}, loss=0.0, steps=0)
         images, labels = self._batches(indices, seed=seed, steps=steps, batch=batch)
         if self.model.native is not None:
-            return self._train_natively(self.model.native, images, labels, lr=lr, steps=steps)
+            return self._train_natively(parameters, images, labels, lr=lr, steps=steps)
+        self.model.load(parameters)
         module, weights = self.model.module.train(), self.model.parameters
         size = len(images) // steps
         losses = []
@@ -121,7 +121,7 @@ class LocalTrainer:
 
     def _train_natively(
         self,
-        native: NativeStep,
+        parameters: Mapping[str, np.ndarray],
         images: torch.Tensor,
         labels: torch.Tensor,
         *,
@@ -129,16 +129,17 @@ class LocalTrainer:
         steps: int,
     ) -> LocalResult:
         """Run all steps in one call."""
-        batch = len(images) // steps
+        native, batch = self.model.native, len(images) // steps
+        assert native is not None
         dropout = self.model.module.train().dropout
-        parameters, losses = native.train(
-            self.model.dump(),
+        trained, losses = native.train(
+            {name: np.ascontiguousarray(v, np.float32) for name, v in parameters.items()},
             images.permute(0, 2, 3, 1).view(steps, batch, *IMAGE_SHAPE).numpy(),
             labels.view(steps, batch).numpy(),
             lr,
             draw_masks(dropout, native.widths, steps=steps, batch=batch),
         )
-        return LocalResult(parameters, loss=float(losses.mean()), steps=steps)
+        return LocalResult(trained, loss=float(losses.mean()), steps=steps)
 
     def _batches(
         self, indices: NDArray[np.int64], *, seed: tuple[int, int, int], steps: int, batch: int

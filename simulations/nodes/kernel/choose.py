@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from simulations.nodes.kernel.build import KernelUnavailable
-from simulations.nodes.kernel.step import FLATTENED, Floats, NativeStep, load
+from simulations.nodes.kernel.step import FLATTENED, Floats, NativeStep
 from simulations.tasks.models import Classifier, SeededDropout
 from simulations.tasks.spec import DataError
 
@@ -34,7 +34,9 @@ def _native(module: nn.Module) -> NativeStep:
     kinds = {(value.device.type, value.dtype) for value in module.parameters()}
     if kinds != {("cpu", torch.float32)}:
         raise KernelUnavailable("the native step is for single precision on the CPU")
-    return load([layer.out_features for layer in module.dense if isinstance(layer, nn.Linear)])
+    return NativeStep(
+        [layer.out_features for layer in module.dense if isinstance(layer, nn.Linear)]
+    )
 
 
 def draw_masks(

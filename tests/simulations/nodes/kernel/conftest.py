@@ -3,15 +3,16 @@ import functools
 import pytest
 
 from simulations.nodes.kernel.build import KernelUnavailable
-from simulations.nodes.kernel.step import load
+from simulations.nodes.kernel.step import NativeStep
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def native(tmp_path_factory):
     """Return a function that loads the kernel for some widths, compiled for these tests."""
-    directory = tmp_path_factory.mktemp("kernel")
-    try:
-        load((16, 10), directory=directory)
-    except KernelUnavailable as error:
-        pytest.skip(f"there is no native step here: {error}")
-    return functools.cache(lambda *widths: load(widths, directory=directory))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        try:
+            NativeStep((16, 10))
+        except KernelUnavailable as error:
+            pytest.skip(f"there is no native step here: {error}")
+        yield functools.cache(lambda *widths: NativeStep(widths))

@@ -6,7 +6,7 @@ import pytest
 
 from simulations.nodes.kernel import build as module
 from simulations.nodes.kernel.build import KernelUnavailable, build
-from simulations.nodes.kernel.step import load
+from simulations.nodes.kernel.step import NativeStep
 
 
 def program(path, text):
@@ -105,7 +105,7 @@ def test_a_cache_that_cannot_be_written_is_a_reason(compiler, tmp_path):
 
 def test_a_library_that_cannot_be_loaded_is_a_reason(compiler, tmp_path):
     with pytest.raises(KernelUnavailable, match="cannot be loaded"):
-        load((16, 10), directory=tmp_path / "cache")
+        NativeStep((16, 10), directory=tmp_path / "cache")
 
 
 def test_a_missing_source_is_a_reason(tmp_path, monkeypatch):
