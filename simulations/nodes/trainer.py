@@ -137,7 +137,7 @@ class LocalTrainer:
             images.permute(0, 2, 3, 1).view(steps, batch, *IMAGE_SHAPE).numpy(),
             labels.view(steps, batch).numpy(),
             lr,
-            draw_masks(dropout, native.widths, steps=steps, batch=batch),
+            draw_masks(dropout, native.inputs, steps=steps, batch=batch),
         )
         return LocalResult(trained, loss=float(losses.mean()), steps=steps)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shlex
@@ -21,14 +22,9 @@ FLAGS = (
 )
 """Nothing of `-ffast-math` that assumes finite numbers or changes the order of sums."""
 
-_TARGETS = (
-    # Tuned for some CPUs, GCC 12 loads every operand again instead of keeping it in a register.
-    ("-march=native", "-mtune=generic"),
-    ("-march=native",),
-    ("-mcpu=native",),
-    (),
-)
-_SECONDS = 300
+# Tuned for some CPUs, GCC 12 loads every operand again instead of keeping it in a register.
+_TARGETS = (("-march=native", "-mtune=generic"), ("-march=native",), ("-mcpu=native",))
+_MACROS = ("-dM", "-E", "-x", "c++", "-")
 
 
 class KernelUnavailable(RuntimeError):
@@ -77,20 +73,16 @@ def _target(compiler: list[str]) -> tuple[tuple[str, ...], bytes]:
 
     The macros name the compiler's version and every instruction set that code may use.
     """
-    for target in _TARGETS[:-1]:
-        try:
-            return target, _run([*compiler, *target, "-dM", "-E", "-x", "c++", "-"], b"")
-        except KernelUnavailable:
-            continue
-    return (), _run([*compiler, "-dM", "-E", "-x", "c++", "-"], b"")
+    for target in _TARGETS:
+        with contextlib.suppress(KernelUnavailable):
+            return target, _run([*compiler, *target, *_MACROS], b"")
+    return (), _run([*compiler, *_MACROS], b"")
 
 
 def _run(command: list[str], text: bytes) -> bytes:
     """Run a compiler on a text and return its output."""
     try:
-        done = subprocess.run(
-            command, input=text, capture_output=True, check=True, timeout=_SECONDS
-        )
+        done = subprocess.run(command, input=text, capture_output=True, check=True, timeout=300)
     except subprocess.CalledProcessError as error:
         said = error.stderr.decode(errors="replace").strip().splitlines() or ["nothing said"]
         raise KernelUnavailable(f"{command[0]} failed: {said[0]}") from None

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from simulations.nodes.kernel.build import KernelUnavailable
-from simulations.nodes.kernel.step import FLATTENED, Floats, NativeStep
+from simulations.nodes.kernel.step import Floats, NativeStep
 from simulations.tasks.models import Classifier, SeededDropout
 from simulations.tasks.spec import DataError
 
@@ -31,20 +31,17 @@ def _native(module: nn.Module) -> NativeStep:
     """Return the native step of a module that is one of the paper's networks."""
     if type(module) is not Classifier or module.pool is not None:
         raise KernelUnavailable("the native step is for the paper's convolutional networks")
-    kinds = {(value.device.type, value.dtype) for value in module.parameters()}
-    if kinds != {("cpu", torch.float32)}:
+    if {(p.device.type, p.dtype) for p in module.parameters()} != {("cpu", torch.float32)}:
         raise KernelUnavailable("the native step is for single precision on the CPU")
-    return NativeStep(
-        [layer.out_features for layer in module.dense if isinstance(layer, nn.Linear)]
-    )
+    layers = [layer for layer in module.dense if isinstance(layer, nn.Linear)]
+    return NativeStep([layer.out_features for layer in layers])
 
 
 def draw_masks(
-    dropout: SeededDropout, widths: tuple[int, ...], *, steps: int, batch: int
+    dropout: SeededDropout, inputs: tuple[int, ...], *, steps: int, batch: int
 ) -> Floats | None:
     """Draw the factors of dropout for all steps, as the module itself would while training."""
     if dropout.keep == 1:
         return None
-    layers = (FLATTENED, *widths[:-1])
-    drawn = [dropout(torch.ones(batch, width)).ravel() for _ in range(steps) for width in layers]
+    drawn = [dropout(torch.ones(batch, width)).ravel() for _ in range(steps) for width in inputs]
     return torch.cat(drawn).view(steps, -1).numpy()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from simulations.nodes.kernel.build import KernelUnavailable, build
 from simulations.tasks.spec import IMAGE_SHAPE
 
-FLATTENED = 2048
+_FLATTENED = 2048
 _CONVOLUTIONS = {
     "conv1.weight": (32, 3, 3, 3),
     "conv1.bias": (32,),
@@ -23,7 +23,6 @@ _CONVOLUTIONS = {
     "conv2.bias": (32,),
 }
 _EVALUATED = 16  # images at a time
-_MOST_IMAGES = 2**16  # in a batch; the kernel counts numbers of a batch in 32 bits
 
 Arrays = Mapping[str, NDArray[Any]]
 Floats = NDArray[np.float32]
@@ -38,28 +37,22 @@ class NativeStep:
     """
 
     def __init__(self, widths: Sequence[int], *, directory: Path | None = None) -> None:
-        hidden, classes = tuple(widths[:-1]), tuple(widths[-1:])
-        if any(not 1 <= w <= 2**13 for w in widths) or any(w % 16 for w in hidden) or not classes:
-            raise KernelUnavailable(
-                f"widths of the dense layers are {list(widths)}, but must be at most 8192, and "
-                "multiples of 16 except the last"
-            )
-        self.widths, self._inputs = (*hidden, *classes), (FLATTENED, *hidden)
+        sizes = (_FLATTENED, *widths)
+        if not 1 <= len(widths) <= 8 or min(widths) < 1 or any(width % 16 for width in sizes[:-1]):
+            rule = "1 to 8, multiples of 16 except the last"
+            raise KernelUnavailable(f"widths are {list(widths)}, but must be {rule}")
+        self.widths, self.inputs = tuple(widths), sizes[:-1]
         self.shapes: dict[str, tuple[int, ...]] = dict(_CONVOLUTIONS)
-        for number, (inputs, outputs) in enumerate(pairwise((*self._inputs, *classes))):
+        for number, (inputs, outputs) in enumerate(pairwise(sizes)):
             self.shapes[f"dense.{number}.weight"] = (outputs, inputs)
             self.shapes[f"dense.{number}.bias"] = (outputs,)
         path = build(directory)
         try:
             self._library = ctypes.CDLL(str(path))
-            most = self._library.fedau_max_layers()
             self._library.fedau_bytes.restype = ctypes.c_size_t
             self._library.fedau_train.restype = self._library.fedau_evaluate.restype = None
         except (OSError, AttributeError) as error:
             raise KernelUnavailable(f"{path} cannot be loaded: {error}") from error
-        if len(widths) > most:
-            raise KernelUnavailable(f"dense layers are {len(widths)}, but must be at most {most}")
-        sizes = (*self._inputs, *classes)
         self._layers = (ctypes.c_int(len(widths)), (ctypes.c_int * len(sizes))(*sizes))
         self._memory = np.empty(0, np.uint8)
         self._lock = threading.Lock()  # one call at a time uses the memory
@@ -80,10 +73,8 @@ class NativeStep:
         dense layer are multiplied by, ``[batch, inputs]``, layer after layer.
         """
         steps, batch = self._check(parameters, images, labels, 2)
-        if batch > _MOST_IMAGES:
-            raise ValueError(f"batch is {batch}, but must be at most {_MOST_IMAGES}.")
         if masks is not None:
-            _check_array("masks", masks, np.float32, (steps, batch * sum(self._inputs)))
+            _check_array("masks", masks, np.float32, (steps, batch * sum(self.inputs)))
         trained = {name: np.array(parameters[name], order="C") for name in self.shapes}
         losses = np.empty(steps, np.float32)
         with self._lock:
@@ -125,23 +116,19 @@ class NativeStep:
     ) -> tuple[int, ...]:
         """Return the shape of the labels, if all arrays are as they must be."""
         if set(parameters) != set(self.shapes):
-            raise ValueError(
-                f"parameters are {', '.join(map(str, parameters)) or 'none'}, but must be "
-                f"{', '.join(self.shapes)}."
-            )
+            given = ", ".join(map(str, parameters)) or "none"
+            raise ValueError(f"parameters are {given}, but must be {', '.join(self.shapes)}.")
         for name, expected in self.shapes.items():
             _check_array(name, parameters[name], np.float32, expected)
         shape: tuple[int, ...] = np.shape(labels)
         if len(shape) != dimensions or 0 in shape:
             raise ValueError(
-                f"labels are {list(shape)}, but must have {dimensions} dimensions, none of them 0."
+                f"labels are {list(shape)}, but must have {dimensions} dimensions > 0."
             )
         _check_array("labels", labels, np.int64, shape)
-        lowest, highest = labels.min(), labels.max()
-        if lowest < 0 or highest >= self.widths[-1]:
-            raise ValueError(
-                f"labels are {lowest} to {highest}, but must be 0 to {self.widths[-1] - 1}."
-            )
+        lowest, highest, last = labels.min(), labels.max(), self.widths[-1] - 1
+        if lowest < 0 or highest > last:
+            raise ValueError(f"labels are {lowest} to {highest}, but must be 0 to {last}.")
         _check_array("images", images, np.float32, (*shape, *IMAGE_SHAPE))
         return shape
 
@@ -162,16 +149,11 @@ def _address(value: NDArray[Any]) -> ctypes.c_void_p:
 
 def _check_array(name: str, value: Any, dtype: type[np.generic], shape: tuple[int, ...]) -> None:
     """Refuse anything but a C-contiguous array of this type and shape."""
+    given = type(value).__name__
     if isinstance(value, np.ndarray):
-        right = (value.dtype, value.shape) == (np.dtype(dtype), shape)
         straight = value.flags.c_contiguous and value.flags.aligned
-        if right and straight:
+        if straight and (value.dtype, value.shape) == (np.dtype(dtype), shape):
             return
-        given = f"{value.dtype} {list(value.shape)}" + " not in C order or unaligned" * (
-            not straight
-        )
-    else:
-        given = f"a {type(value).__name__}"
-    raise ValueError(
-        f"{name} is {given}, but must be a C-contiguous array {np.dtype(dtype)} {list(shape)}."
-    )
+        given = f"{'' if straight else 'strided or unaligned '}{value.dtype} {list(value.shape)}"
+    wanted = f"C-contiguous {np.dtype(dtype)} {list(shape)}"
+    raise ValueError(f"{name} is {given}, but must be {wanted}.")

@@ -63,7 +63,7 @@ def test_without_a_compiler_torch_is_used_and_the_reason_known(monkeypatch):
 def test_masks_are_what_the_module_would_draw():
     dropout = SeededDropout(0.2)
     dropout.generator = torch.Generator().manual_seed(7)
-    got = draw_masks(dropout, (512, 256, 10), steps=2, batch=3)
+    got = draw_masks(dropout, (2048, 512, 256), steps=2, batch=3)
     dropout.generator = torch.Generator().manual_seed(7)
     expected = [dropout(torch.ones(3, n)).ravel() for _ in range(2) for n in (2048, 512, 256)]
     np.testing.assert_array_equal(got.ravel(), torch.cat(expected).numpy())
