@@ -27,6 +27,7 @@ __all__ = ["ConfigError", "RunConfig", "key_of"]
 AUGMENTATIONS = ("per-image", "per-batch")
 AUTHORS = "authors"
 DRAWS = ("own", AUTHORS)
+KERNELS = ("auto", "native", "torch")
 _GROUPS = r"(\s*[^\s:,]+:[1-9]\d*\s*(,|$))+"
 LEAST_SECURE = 3
 """The fewest SuperNodes with which a secure sum hides anything."""
@@ -117,6 +118,10 @@ class RunConfig:
         "the SuperNodes that there are, one per worker."
     )  # fmt: skip
     device: str = _key("auto", "Where to train: cpu, cuda, cuda:N, or auto (CUDA if there is any).")
+    kernel: str = _key(
+        "auto", "What makes the local steps: native (code for the paper's networks on a CPU), "
+        "torch, or auto, which is native where that is possible."
+    )  # fmt: skip
     data_dir: str = _key(
         "", "Absolute path of the data sets' directory; empty is the user's cache."
     )
@@ -164,7 +169,8 @@ class RunConfig:
               f"at most {self.task.train_count}, the number of training samples")  # fmt: skip
 
     def _check_texts(self) -> None:
-        for name, choices in (("augmentation", AUGMENTATIONS), ("draw", DRAWS)):
+        choices_of = {"augmentation": AUGMENTATIONS, "draw": DRAWS, "kernel": KERNELS}
+        for name, choices in choices_of.items():
             value = getattr(self, name)
             check(name, value, value in choices, f"one of {', '.join(choices)}")
         check("device", self.device, bool(re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device)),
@@ -222,7 +228,7 @@ class RunConfig:
         free = MAY_CHANGE - ({"num_server_rounds"} if self.participation.needs_rounds else set())
         for item in fields(self):
             mine, others = getattr(self, item.name), getattr(other, item.name)
-            if item.name not in free and mine != others:
+            if item.name not in free and mine not in (others, "auto"):
                 raise ConfigError(
                     f"{key_of(item.name)} is {mine!r}, but must be {others!r} as in the run that "
                     "is to be resumed."

@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Iterable
 from contextlib import ExitStack
+from dataclasses import replace
 
 from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.serverapp import Grid, ServerApp
@@ -20,7 +21,7 @@ from fedau_flwr.availability import AvailabilityGrid, HostGrid
 from fedau_flwr.server.callbacks import Callback
 from fedau_flwr.wire.records import encode
 from simulations.config import ConfigError, RunConfig
-from simulations.nodes.resident import initial_parameters
+from simulations.nodes.resident import initial_parameters, used_kernel
 from simulations.runs.deployment import run_deployment
 from simulations.runs.directory import RunDirectory
 from simulations.runs.event_grid import event_driven
@@ -54,6 +55,8 @@ def run_experiment(
 
     More `callbacks` than a run's own come before these.
     """
+    kernel, why = used_kernel(config.task, device=config.device, kernel=config.kernel)
+    config = replace(config, kernel=kernel)
     run = RunDirectory.open(config)
     with run_log(run.log_file), ExitStack() as engine:
         with noting_refusal(run):
@@ -63,7 +66,8 @@ def run_experiment(
                 log.warning("%s", notice)
             present = connect(engine.enter_context(event_driven(grid)), experiment)
             strategy = build_strategy(config, present)
-        log.info("The results go to %s.", run.path)
+        steps = "native code" if kernel == "native" else f"torch, because {why}"
+        log.info("The results go to %s. Local steps are made by %s.", run.path, steps)
         loop = simulation_loop(experiment, present, strategy, run, callbacks)
         loop.run(encode(initial_parameters(experiment.task, seed=config.seed)), config.rounds)
     return run

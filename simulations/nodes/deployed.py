@@ -50,7 +50,7 @@ def train(message: Message, context: Context) -> Message:
             config.task,
             part,
             augment_per_batch=config.augmentation == "per-batch",
-            model=ResidentModel(config.task, device=config.device),
+            model=ResidentModel(config.task, device=config.device, kernel=config.kernel),
         )
         asked = cast("Mapping[str, Any]", message.content["config"])
         number = int(context.node_config.get("partition-id", 0))

@@ -72,11 +72,16 @@ class Evaluator:
     """Evaluates parameters with a resident network: no augmentation, dropout off."""
 
     def __init__(
-        self, task: Task, *, device: str = "cpu", model: ResidentModel | None = None
+        self,
+        task: Task,
+        *,
+        device: str = "cpu",
+        kernel: str = "auto",
+        model: ResidentModel | None = None,
     ) -> None:
         configure_worker_process()
         self.task = task
-        self.model = ResidentModel(task, device=device) if model is None else model
+        self.model = model or ResidentModel(task, device=device, kernel=kernel)
 
     @torch.inference_mode()
     def samples(
@@ -88,14 +93,19 @@ class Evaluator:
     ) -> SampleResults:
         """Evaluate each of the samples ``start`` to ``stop`` of a part."""
         self.model.load(parameters)
-        module, device = self.model.module.eval(), self.model.device
+        module, device, native = self.model.module.eval(), self.model.device, self.model.native
         targets = part.targets[start:stop]
         losses, scores = (np.empty(len(targets), dtype=np.float64) for _ in range(2))
         for first in range(0, len(targets), _BATCH):
             here = slice(first, min(first + _BATCH, len(targets)))
             inputs = np.array(part.inputs[start + here.start : start + here.stop])
             answers = torch.from_numpy(np.array(targets[here])).to(device)
-            outputs = module(self.task.transform(torch.from_numpy(inputs).to(device)))
+            taken = self.task.transform(torch.from_numpy(inputs).to(device))
+            if native is not None:
+                images = taken.permute(0, 2, 3, 1).contiguous().numpy()
+                losses[here], scores[here] = native.evaluate(parameters, images, answers.numpy())
+                continue
+            outputs = module(taken)
             losses[here] = self.task.loss(outputs, answers, "none").cpu()
             scores[here] = self.task.score(outputs, answers).cpu()
         return SampleResults(self.task.groups(targets), losses, scores)

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from simulations.nodes.kernel.choose import choose
 from simulations.tasks import DataError, Task
 from simulations.tasks.images.models import build_model
 
@@ -52,32 +53,44 @@ def initial_parameters(task: Task, *, seed: int) -> Parameters:
     }
 
 
+def used_kernel(task: Task, *, device: str, kernel: str) -> tuple[str, str]:
+    """Return what makes the local steps on such a device, and why it is not the native code."""
+    model = ResidentModel(task, device=device, kernel=kernel)
+    return ("torch", model.why_torch) if model.native is None else ("native", "")
+
+
 class ResidentModel:
     """The network of a task on one device; ``load`` and ``dump`` copy parameters in and out."""
 
-    def __init__(self, task: Task, *, device: str = "cpu") -> None:
+    def __init__(self, task: Task, *, device: str = "cpu", kernel: str = "auto") -> None:
         self.device = resolve_device(device)
         self.module = build_model(task, seed=0).to(self.device)
+        self.native, self.why_torch = choose(kernel, task, self.module)
         _check_statistics(task, self.module)
         self.parameters: list[nn.Parameter] = list(self.module.parameters())
         self._names = [name for name, _ in self.module.named_parameters()]
         # On the CPU these are views of the parameters, elsewhere a copy on the way.
         self._host = [value.detach().cpu().numpy() for value in self.parameters]
 
-    @torch.no_grad()
-    def load(self, parameters: Mapping[str, np.ndarray]) -> None:
-        """Overwrite the network's parameters."""
+    def check(self, parameters: Mapping[str, np.ndarray]) -> None:
+        """Refuse parameters that are not those of the network."""
         if set(parameters) != set(self._names):
             raise DataError(
                 f"the model has the arrays {', '.join(self._names)}, but "
                 f"{', '.join(parameters) or 'none'} were given."
             )
-        for name, host, value in zip(self._names, self._host, self.parameters, strict=True):
+        for name, host in zip(self._names, self._host, strict=True):
             if parameters[name].shape != host.shape:
                 raise DataError(
                     f"array {name} of the model is {list(host.shape)}, but "
                     f"{list(parameters[name].shape)} was given."
                 )
+
+    @torch.no_grad()
+    def load(self, parameters: Mapping[str, np.ndarray]) -> None:
+        """Overwrite the network's parameters."""
+        self.check(parameters)
+        for name, host, value in zip(self._names, self._host, self.parameters, strict=True):
             np.copyto(host, parameters[name])
             if value.is_cuda:
                 value.copy_(torch.from_numpy(host))

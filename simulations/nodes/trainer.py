@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from simulations.nodes.kernel.choose import draw_masks
+from simulations.nodes.kernel.step import NativeStep
 from simulations.nodes.resident import Parameters, ResidentModel, configure_worker_process
 from simulations.tasks import Part, Task
 from simulations.tasks.images.models import SeededDropout
@@ -59,6 +61,8 @@ class LocalTrainer:
         ``cpu``, ``cuda``, ``cuda:N`` or ``auto``.
     augment_per_batch : bool
         Draw one crop and flip per mini-batch, as the paper's authors did, instead of per image.
+    kernel : str
+        ``native``, ``torch``, or ``auto``, which is native where that is possible.
     """
 
     def __init__(
@@ -68,11 +72,12 @@ class LocalTrainer:
         *,
         device: str = "cpu",
         augment_per_batch: bool = False,
+        kernel: str = "auto",
         model: ResidentModel | None = None,
     ) -> None:
         configure_worker_process()
         self.task = task
-        self.model = ResidentModel(task, device=device) if model is None else model
+        self.model = model or ResidentModel(task, device=device, kernel=kernel)
         self._train = train
         self._per_batch = augment_per_batch
         self._changes = torch.Generator()
@@ -95,10 +100,13 @@ class LocalTrainer:
 
         ``seed`` is (seed of the run, client, round).
         """
-        self.model.load(parameters)
+        self.model.check(parameters)
         if len(indices) == 0:
-            return LocalResult(self.model.dump(), loss=0.0, steps=0)
+            return LocalResult({k: v.copy() for k, v in parameters.items()}, loss=0.0, steps=0)
         inputs, targets = self._batches(indices, seed=seed, steps=steps, batch=batch)
+        if self.model.native is not None:
+            return self._train_natively(self.model.native, parameters, inputs, targets, lr)
+        self.model.load(parameters)
         module = self.model.module.train()
         weights: list[torch.Tensor] = list(self.model.parameters)
         losses = []
@@ -110,6 +118,26 @@ class LocalTrainer:
             losses.append(loss.detach())
         mean = float(torch.stack(losses).mean())
         return LocalResult(self.model.dump(), loss=mean, steps=len(losses))
+
+    def _train_natively(
+        self,
+        native: NativeStep,
+        parameters: Mapping[str, np.ndarray],
+        images: tuple[torch.Tensor, ...],
+        labels: tuple[torch.Tensor, ...],
+        lr: float,
+    ) -> LocalResult:
+        """Run all steps in one call."""
+        dropout = self.model.module.train().dropout
+        assert isinstance(dropout, SeededDropout)
+        trained, losses = native.train(
+            {name: np.ascontiguousarray(v, np.float32) for name, v in parameters.items()},
+            torch.stack(images).permute(0, 1, 3, 4, 2).contiguous().numpy(),
+            torch.stack(labels).numpy(),
+            lr,
+            draw_masks(dropout, native.inputs, steps=len(images), batch=len(images[0])),
+        )
+        return LocalResult(trained, loss=float(losses.mean()), steps=len(losses))
 
     def _batches(
         self, indices: NDArray[np.int64], *, seed: tuple[int, int, int], steps: int, batch: int

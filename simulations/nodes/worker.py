@@ -31,7 +31,7 @@ class Worker:
         self.config = config
         self.experiment = open_experiment(config)
         task = self.experiment.task
-        model = ResidentModel(task, device=config.device)
+        model = ResidentModel(task, device=config.device, kernel=config.kernel)
         self._trainer = LocalTrainer(
             task,
             self.experiment.arrays.train,

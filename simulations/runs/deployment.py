@@ -30,7 +30,7 @@ from fedau_flwr.wire.records import decode_all, encode
 from simulations.config import LEAST_SECURE, ConfigError, RunConfig
 from simulations.nodes.deployed_data import server_test_set
 from simulations.nodes.evaluator import Evaluator
-from simulations.nodes.resident import ResidentModel, initial_parameters
+from simulations.nodes.resident import initial_parameters
 from simulations.nodes.worker import LR
 from simulations.runs.directory import RunDirectory
 from simulations.runs.log import run_log
@@ -75,7 +75,7 @@ def deployment_loop(
     def measured(loop: RoundLoop) -> Measurement:
         if test is None:
             return Measurement(config.task, train=None, test=None)
-        evaluator = Evaluator(config.task, model=ResidentModel(config.task, device=config.device))
+        evaluator = Evaluator(config.task, device=config.device, kernel=config.kernel)
         # Nobody but the nodes themselves sees training samples.
         result = evaluator.evaluate(decode_all(loop.arrays), test)
         return Measurement(config.task, train=None, test=result)

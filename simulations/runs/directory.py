@@ -119,7 +119,8 @@ class RunDirectory:
             ) from None
         except (OSError, ValueError) as error:
             raise ConfigError(f"{self.config_file} cannot be read: {error}.") from None
-        return RunConfig.parse(values)
+        # Before there was a choice it was torch.
+        return RunConfig.parse({"kernel": "torch", **values})
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return all reports so far."""

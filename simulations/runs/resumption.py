@@ -51,7 +51,11 @@ class Step:
         """Return the settings with which to run."""
         if self.action == "run again":
             RunDirectory(Path(self.config.run_dir)).config_file.unlink()
-        return replace(self.config, resume=self.action == "resume")
+        if self.action != "resume":
+            return self.config
+        saved = RunDirectory(Path(self.config.run_dir)).config()
+        kernel = saved.kernel if self.config.kernel == "auto" else self.config.kernel
+        return replace(self.config, resume=True, kernel=kernel)
 
     def __str__(self) -> str:
         name = Path(self.config.run_dir)
