@@ -59,11 +59,16 @@ class ResidentModel:
     def __init__(self, spec: DatasetSpec, *, device: str = "cpu", kernel: str = "auto") -> None:
         self.device = resolve_device(device)
         self.module = build_model(spec, seed=0).to(self.device)
-        self.native, self.why_torch = choose(kernel, self.module)
+        self.native, self._why_torch = choose(kernel, self.module)
         self.parameters: list[nn.Parameter] = list(self.module.parameters())
         self._names = [name for name, _ in self.module.named_parameters()]
         # On the CPU these are views of the parameters, elsewhere a copy on the way.
         self._host = [value.detach().cpu().numpy() for value in self.parameters]
+
+    @property
+    def step(self) -> str:
+        """Which training step is used, and why not the native one."""
+        return "native" if self.native is not None else f"torch, since {self._why_torch}"
 
     def check(self, parameters: Mapping[str, np.ndarray]) -> None:
         """Refuse parameters that are not those of the network."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +18,8 @@ from simulations.nodes.evaluator import Evaluator, SampleResults
 from simulations.nodes.resident import ResidentModel
 from simulations.nodes.trainer import LocalTrainer
 from simulations.runs.experiment import open_experiment
+
+_log = logging.getLogger("flwr.simulations")
 
 LR = "lr"
 STATES = "client-states"
@@ -38,6 +41,7 @@ class Worker:
             model=model,
         )
         self._evaluator = Evaluator(spec, model=model)
+        _log.info("training step: %s", model.step)
         self._layout = {name: value.shape for name, value in model.dump().items()}
         self._states: tuple[str, ClientStates] | None = None
 

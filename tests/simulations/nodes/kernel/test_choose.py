@@ -56,7 +56,8 @@ def test_without_a_compiler_torch_is_used_and_the_reason_known(monkeypatch):
     monkeypatch.setenv("CXX", "/nowhere/cxx")
     trainer = LocalTrainer(SVHN, DATA)
     assert trainer.model.native is None
-    assert trainer.model.why_torch == "there is no C++ compiler: $CXX, /nowhere/cxx, was not found"
+    reason = "there is no C++ compiler: $CXX, /nowhere/cxx, was not found"
+    assert trainer.model.step == f"torch, since {reason}"
     assert trainer.train(initial_parameters(SVHN, seed=1), np.arange(40), lr=0.1, seed=(1, 2, 3))
 
 
