@@ -93,7 +93,8 @@ class Evaluator:
     ) -> SampleResults:
         """Evaluate each of the samples ``start`` to ``stop`` of a part."""
         self.model.load(parameters)
-        module, device, current = self.model.module.eval(), self.model.device, self.model.dump()
+        module, device, native = self.model.module.eval(), self.model.device, self.model.native
+        current = {} if native is None else self.model.dump()
         labels = part.labels[start:stop]
         losses = np.empty(len(labels), dtype=np.float64)
         correct = np.empty(len(labels), dtype=np.bool_)
@@ -103,8 +104,8 @@ class Evaluator:
             images = torch.from_numpy(pixels).to(device)
             answers = torch.from_numpy(labels[here]).to(device)
             normalised = self._normalise(images)
-            if self.model.native is not None:
-                losses[here], correct[here] = self.model.native.evaluate(
+            if native is not None:
+                losses[here], correct[here] = native.evaluate(
                     current, normalised.permute(0, 2, 3, 1).numpy(), answers.numpy()
                 )
                 continue
