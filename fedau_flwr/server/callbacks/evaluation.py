@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
 
-from ..callback import Callback
-from ..loop import RoundLoop
+from ..loop import Callback, RoundLoop
 from ..report import RoundReport
 
 

@@ -250,7 +250,7 @@ def clock(monkeypatch):
             seconds.events.pop(due)()
 
     time = SimpleNamespace(monotonic=lambda: seconds.now, sleep=sleep)
-    monkeypatch.setattr("fedau_flwr.server.callbacks.nodes.time", time)
+    monkeypatch.setattr("fedau_flwr.server.callbacks.conditions.time", time)
     return seconds
 
 

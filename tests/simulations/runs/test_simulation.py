@@ -11,7 +11,7 @@ from fedau_flwr.availability import HostGrid
 from fedau_flwr.availability.host_grid import deal
 from fedau_flwr.server.callbacks import Callback
 from fedau_flwr.server.callbacks.checkpoints import load_checkpoint, save_checkpoint
-from fedau_flwr.server.callbacks.divergence import UNCOUNTED_ROUNDS
+from fedau_flwr.server.callbacks.conditions import UNCOUNTED_ROUNDS
 from fedau_flwr.testing.in_process_grid import InProcessGrid
 from simulations.client_app import app
 from simulations.config import ConfigError
