@@ -15,20 +15,16 @@ from contextlib import ExitStack
 from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.serverapp import Grid, ServerApp
 
-from fedau_flwr import _flower
+from fedau_flwr import RoundLoop, _flower
 from fedau_flwr.availability import AvailabilityGrid, HostGrid
 from fedau_flwr.server.callbacks import Callback
-from fedau_flwr.wire.records import encode
 from simulations.config import ConfigError, RunConfig
-from simulations.nodes.resident import initial_parameters
 from simulations.runs.deployment import run_deployment
 from simulations.runs.directory import RunDirectory
 from simulations.runs.event_grid import event_driven
 from simulations.runs.experiment import Experiment, open_experiment
-from simulations.runs.log import run_log
-from simulations.runs.outcome import noting_refusal
 from simulations.runs.simulation import simulation_loop
-from simulations.runs.strategy import build_strategy
+from simulations.runs.training import build_strategy, train
 
 log = logging.getLogger("flwr.simulations")
 
@@ -54,19 +50,18 @@ def run_experiment(
 
     More `callbacks` than a run's own come before these.
     """
-    run = RunDirectory.open(config)
-    with run_log(run.log_file), ExitStack() as engine:
-        with noting_refusal(run):
+    with ExitStack() as engine:
+
+        def prepare(run: RunDirectory) -> RoundLoop:
             await_engine(grid)
             experiment = open_experiment(config)
             if notice := experiment.split.notice():
                 log.warning("%s", notice)
             present = connect(engine.enter_context(event_driven(grid)), experiment)
             strategy = build_strategy(config, present)
-        log.info("The results go to %s.", run.path)
-        loop = simulation_loop(experiment, present, strategy, run, callbacks)
-        loop.run(encode(initial_parameters(experiment.task, seed=config.seed)), config.rounds)
-    return run
+            return simulation_loop(experiment, present, strategy, run, callbacks)
+
+        return train(config, prepare)
 
 
 def await_engine(grid: Grid) -> None:

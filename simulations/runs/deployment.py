@@ -26,18 +26,15 @@ from fedau_flwr.server.callbacks import (
     StopOnRequest,
     WaitForNodes,
 )
-from fedau_flwr.wire.records import decode_all, encode
+from fedau_flwr.wire.records import decode_all
 from simulations.config import LEAST_SECURE, ConfigError, RunConfig
 from simulations.nodes.deployed_data import server_test_set
 from simulations.nodes.evaluator import Evaluator
-from simulations.nodes.resident import ResidentModel, initial_parameters
 from simulations.nodes.worker import LR
 from simulations.runs.directory import RunDirectory
-from simulations.runs.log import run_log
 from simulations.runs.measurement import Measurement
-from simulations.runs.outcome import Outcome, noting_refusal
-from simulations.runs.reports import Reports
-from simulations.runs.strategy import build_strategy
+from simulations.runs.reports import Outcome, Reports
+from simulations.runs.training import build_strategy, train
 from simulations.tasks import DataError, Part
 
 log = logging.getLogger("flwr.simulations")
@@ -53,14 +50,12 @@ def run_deployment(
             "knows what it needs."
         )
     config = replace(config, pattern="deployment", reply_loss=0.0)
-    run = RunDirectory.open(config)
-    with run_log(run.log_file, every_round=True):
-        with noting_refusal(run):
-            check_population(grid, config)
-            loop = deployment_loop(grid, config, run, callbacks)
-        log.info("The results go to %s.", run.path)
-        loop.run(encode(initial_parameters(config.task, seed=config.seed)), config.rounds)
-    return run
+
+    def prepare(run: RunDirectory) -> RoundLoop:
+        check_population(grid, config)
+        return deployment_loop(grid, config, run, callbacks)
+
+    return train(config, prepare, every_round=True)
 
 
 def deployment_loop(
@@ -74,11 +69,10 @@ def deployment_loop(
 
     def measured(loop: RoundLoop) -> Measurement:
         if test is None:
-            return Measurement(config.task, train=None, test=None)
-        evaluator = Evaluator(config.task, model=ResidentModel(config.task, device=config.device))
+            return Measurement(config.task, {})
+        evaluator = Evaluator(config.task, device=config.device)
         # Nobody but the nodes themselves sees training samples.
-        result = evaluator.evaluate(decode_all(loop.arrays), test)
-        return Measurement(config.task, train=None, test=result)
+        return Measurement(config.task, {"test": evaluator.evaluate(decode_all(loop.arrays), test)})
 
     progress = Progress(every=None, file=run.progress_file)
     # The signals are Flower's, which ends the app in its own way.

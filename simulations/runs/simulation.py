@@ -24,17 +24,15 @@ from fedau_flwr.server.callbacks import (
     StopOnDivergence,
     StopOnRequest,
 )
+from simulations.config import RunConfig
 from simulations.nodes.client_states import flush
 from simulations.nodes.worker import LR, STATES
 from simulations.runs.directory import RunDirectory
 from simulations.runs.experiment import Experiment
-from simulations.runs.failures import check_replies
-from simulations.runs.measurement import Measurement, measure
-from simulations.runs.outcome import Outcome
+from simulations.runs.measurement import Measurement, check_replies, measure
 from simulations.runs.participation import ParticipationRecord
-from simulations.runs.reports import ClientResults, Reports
-from simulations.runs.strategy import TIMEOUT
-from simulations.runs.times import RoundTimes
+from simulations.runs.reports import Outcome, Reports, RoundTimes
+from simulations.runs.training import TIMEOUT
 
 
 def simulation_loop(
@@ -52,33 +50,26 @@ def simulation_loop(
         return ConfigRecord({LR: lr, STATES: str(run.states)})
 
     def measured(loop: RoundLoop) -> Measurement:
-        return measure(
-            grid.everyone(),
-            task,
-            loop.arrays,
-            timeout=TIMEOUT,
-            samples=loop.round == loop.rounds,
-            # Of one node per client, as many as can work at a time; hosts are that many.
-            shards=None if config.clients_per_node == 0 else os.cpu_count(),
-        )
+        # Of one node per client, as many as can work at a time; hosts are that many.
+        shards = None if config.clients_per_node == 0 else os.cpu_count()
+        last = loop.round == loop.rounds
+        return measure(grid.everyone(), task, loop.arrays, samples=last, shards=shards)
 
     advice = f"go on with `fedau resume {run.path}`"
     record, times = ParticipationRecord(experiment, grid), RoundTimes()
     progress = Progress(every=None, file=run.progress_file)
-    reports = Reports(run, config, measured, progress, record)
     return RoundLoop(
         strategy,
         grid,
         [
             *callbacks,
             record,
-            reports,
-            ClientResults(run, experiment.split, reports),
+            Reports(run, config, measured, progress, record),
             StopOnDivergence(),
             StopOnRequest(run.stop_file, signals=(), advice=advice),
             times,
             progress,
-            SimulationCheckpoints(run, experiment, record, times),
+            SimulationCheckpoints(run, config, record, times),
             Outcome(run),
         ],
         train_config=train_config,
@@ -91,17 +82,10 @@ class SimulationCheckpoints(Checkpoints):
     """Checkpoints with what belongs to them: client states, times.npz, participation.npz."""
 
     def __init__(
-        self,
-        run: RunDirectory,
-        experiment: Experiment,
-        record: ParticipationRecord,
-        times: RoundTimes,
+        self, run: RunDirectory, config: RunConfig, record: ParticipationRecord, times: RoundTimes
     ) -> None:
-        config = experiment.config
         super().__init__(run.path, every=config.checkpoint_rounds, resume=config.resume)
-        self._run = run
-        self._record = record
-        self._times = times
+        self._run, self._record, self._times = run, record, times
 
     def write(self, state: Mapping[str, Any]) -> None:
         """Make everything durable that a resumed run needs."""
