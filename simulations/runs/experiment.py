@@ -48,8 +48,6 @@ def open_experiment(config: RunConfig) -> Experiment:
     """
     try:
         return _open(config)
-    except ConfigError:
-        raise
     except (ValueError, OSError) as error:
         raise ConfigError(str(error)) from None
 

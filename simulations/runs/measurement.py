@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 from fedau_flwr import _flower
 from fedau_flwr.server.loop import RunFailure
 from simulations.nodes.evaluator import Evaluation, client_means, client_test_accuracy
-from simulations.runs.training import TIMEOUT
 from simulations.tasks import Task
 from simulations.tasks.arrays import PARTS
 from simulations.tasks.split import Split
+
+TIMEOUT = 24 * 3600.0
+"""Seconds after which a simulated node is given up; a slow machine is no failure."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,14 +63,9 @@ class Measurement:
 def measure(
     grid: Grid, task: Task, arrays: ArrayRecord, *, samples: bool, shards: int | None
 ) -> Measurement:
-    """Evaluate a model on the nodes of `grid`, in parallel and on all samples of both sets.
+    """Evaluate a model on the nodes of `grid`, or on `shards` of them, on all samples of both sets.
 
-    Parameters
-    ----------
-    samples : bool
-        Also return the results of all training samples.
-    shards : int | None
-        The number of nodes that do it, if not all.
+    With `samples` also return the results of all training samples.
     """
     nodes = list(grid.get_node_ids())[:shards]
     messages = []

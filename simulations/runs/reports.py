@@ -29,18 +29,8 @@ PHASES = ("configure", "exchange", "aggregate", "record", "evaluate", "checkpoin
 class Reports(Callback):
     """Adds an object to metrics.jsonl and a line to the log per evaluation; in the end clients.npz.
 
-    Parameters
-    ----------
-    run : RunDirectory
-        Where they go.
-    config : RunConfig
-        Says after which rounds. A run that has diverged gets a last one.
-    measure : Callable[[RoundLoop], Measurement]
-        Evaluates the model.
-    progress : Progress
-        Knows how fast the run goes.
-    record : ParticipationRecord | None
-        Knows how many came; by default it is how many nodes were asked.
+    A run that has diverged gets a last one. `record` knows how many came; without it, that is how
+    many nodes were asked.
     """
 
     in_checkpoints = ("since",)

@@ -145,11 +145,7 @@ class WaitForNodes(Callback):
             if self._request is not None and self._request.check(loop):
                 return
             if time.monotonic() >= silent_until:
-                log.info(
-                    "Round %d waits for nodes: %d connected, at least %d needed.",
-                    loop.round + 1,
-                    connected,
-                    self._least,
-                )
+                numbers = (loop.round + 1, connected, self._least)
+                log.info("Round %d waits for nodes: %d connected, at least %d needed.", *numbers)
                 silent_until = time.monotonic() + WORD_SECONDS
             time.sleep(LOOK_SECONDS)

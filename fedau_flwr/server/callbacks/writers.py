@@ -111,12 +111,7 @@ class PrometheusTextfile(Callback):
 class ScalarWriter:
     """Writes numbers into an event file below `directory`; the package tensorboard is needed.
 
-    Parameters
-    ----------
-    directory : str | Path
-        Where the file goes.
-    first : int (default: 0)
-        TensorBoard forgets steps from here on that are in older files.
+    TensorBoard forgets steps from `first` on that are in older files.
     """
 
     def __init__(self, directory: str | Path, *, first: int = 0) -> None:
@@ -131,11 +126,10 @@ class ScalarWriter:
 
     def add(self, step: int, values: dict[str, Any]) -> None:
         """Write the finite numbers among `values`."""
-        numbers = {tag: float(v) for tag, v in values.items() if isinstance(v, int | float)}
         pairs = [
-            self._summary.Value(tag=tag, simple_value=value)
-            for tag, value in numbers.items()
-            if math.isfinite(value)
+            self._summary.Value(tag=tag, simple_value=float(value))
+            for tag, value in values.items()
+            if isinstance(value, int | float) and math.isfinite(value)
         ]
         event = self._event(wall_time=time.time(), step=step, summary=self._summary(value=pairs))
         self._file.add_event(event)
