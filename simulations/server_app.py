@@ -23,6 +23,7 @@ from fedau_flwr.server.callbacks import Callback
 from fedau_flwr.wire.records import encode
 from simulations.config import ConfigError, RunConfig
 from simulations.nodes.resident import initial_parameters
+from simulations.registry import check
 from simulations.runs.directory import RunDirectory
 from simulations.runs.event_grid import event_driven
 from simulations.runs.experiment import Experiment, open_experiment
@@ -69,11 +70,8 @@ def run_deployment(
     grid: Grid, config: RunConfig, callbacks: Iterable[Callback] = ()
 ) -> RunDirectory:
     """Train with the nodes of `grid` and return the run's directory."""
-    if not config.algorithm.deployable:
-        raise ConfigError(
-            f"method is {config.method!r}, but must be another one on a deployment, where nobody "
-            "knows what it needs."
-        )
+    rule = "another one on a deployment, where nobody knows what it needs"
+    check("method", config.method, config.algorithm.deployable, rule)
     config = replace(config, pattern="deployment", reply_loss=0.0)
 
     def prepare(run: RunDirectory) -> RoundLoop:
@@ -164,11 +162,8 @@ def connect(grid: Grid, experiment: Experiment) -> AvailabilityGrid:
 def check_population(grid: Grid, config: RunConfig) -> None:
     """Refuse a number of clients that is smaller than what is connected already."""
     connected = len(list(grid.get_node_ids()))
-    if connected > config.clients:
-        raise ConfigError(
-            f"clients is {config.clients}, but must be at least {connected}, the number of nodes "
-            "that are connected."
-        )
+    rule = f"at least {connected}, the number of nodes that are connected"
+    check("clients", config.clients, config.clients >= connected, rule)
     log.info(
         f"{connected} of {config.clients} clients are connected. The number of all clients is the "
         "run config's `clients`: too large a number makes the steps too small."

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from fedau_flwr.availability import Process, participation_probabilities
 from fedau_flwr.weighting import Weighting
 from simulations.config import AUTHORS, ConfigError, RunConfig
+from simulations.registry import check
 from simulations.tasks import Arrays, Task
 from simulations.tasks.split import Split, dirichlet_split, even_split, given_split
 
@@ -53,8 +54,7 @@ def open_experiment(config: RunConfig) -> Experiment:
 
 
 def _open(config: RunConfig) -> Experiment:
-    if config.groups:
-        raise ConfigError(f"groups is {config.groups!r}, but must be empty in a simulation.")
+    check("groups", config.groups, not config.groups, "empty in a simulation")
     arrays = config.task.open(config.data_path, seed=config.seed)
     split, p = draw_population(config, arrays.train.targets, config.clients)
     process = config.participation.process(p, seed=config.seed, rounds=config.rounds)
@@ -74,11 +74,9 @@ def draw_population(
     # The authors' program draws the split and then the probabilities from one stream.
     source = np.random.RandomState(config.seed) if config.draw == AUTHORS else config.seed
     own = task.split(targets, clients=clients, seed=config.seed)
-    if own is not None and len(own) != clients:
-        raise ConfigError(
-            f"clients is {clients}, but must be {len(own)}, as in the split of {task.title}."
-        )
     if own is not None:
+        rule = f"{len(own)}, as in the split of {task.title}"
+        check("clients", clients, len(own) == clients, rule)
         split = given_split(task, targets, own)
     elif task.classes:
         split = dirichlet_split(

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -40,11 +39,9 @@ def _copy(run: Run, target: Path) -> Path:
     RunDirectory.open(replace(run.summary.config, data_dir="", run_dir=str(target)))
     shutil.copyfile(source.metrics_file, copy.metrics_file)
     shutil.copyfile(source.outcome_file, copy.outcome_file)
-    arrays: dict[str, Any] | None
-    for file, arrays in (
-        (copy.participation_file, run.participation),
-        (copy.clients_file, run.clients),
-    ):
-        if arrays is not None:
-            write_atomically(file, partial(np.savez_compressed, **arrays))
+    for file in (source.participation_file, source.clients_file):
+        if file.exists():
+            with np.load(file) as arrays:
+                values = {name: arrays[name] for name in arrays.files}
+            write_atomically(target / file.name, partial(np.savez_compressed, **values))
     return target
