@@ -9,27 +9,25 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.serverapp import Grid, ServerApp
 
-from fedau_flwr import _flower
+from fedau_flwr import RoundLoop, _flower
 from fedau_flwr.availability import AvailabilityGrid, HostGrid
 from fedau_flwr.server.callbacks import Callback
 from fedau_flwr.wire.records import encode
 from simulations.config import ConfigError, RunConfig
 from simulations.nodes.resident import initial_parameters, used_kernel
-from simulations.runs.deployment import run_deployment
+from simulations.registry import check
 from simulations.runs.directory import RunDirectory
 from simulations.runs.event_grid import event_driven
 from simulations.runs.experiment import Experiment, open_experiment
-from simulations.runs.log import run_log
-from simulations.runs.outcome import noting_refusal
-from simulations.runs.simulation import simulation_loop
-from simulations.runs.strategy import build_strategy
+from simulations.runs.loops import deployment_loop, simulation_loop
 
 log = logging.getLogger("flwr.simulations")
 
@@ -57,20 +55,79 @@ def run_experiment(
     """
     kernel, why = used_kernel(config.task, device=config.device, kernel=config.kernel)
     config = replace(config, kernel=kernel)
-    run = RunDirectory.open(config)
-    with run_log(run.log_file), ExitStack() as engine:
-        with noting_refusal(run):
+    with ExitStack() as engine:
+
+        def prepare(run: RunDirectory) -> RoundLoop:
+            steps = "native code" if kernel == "native" else f"torch, because {why}"
+            log.info("Local steps are made by %s.", steps)
             await_engine(grid)
             experiment = open_experiment(config)
             if notice := experiment.split.notice():
                 log.warning("%s", notice)
             present = connect(engine.enter_context(event_driven(grid)), experiment)
-            strategy = build_strategy(config, present)
-        steps = "native code" if kernel == "native" else f"torch, because {why}"
-        log.info("The results go to %s. Local steps are made by %s.", run.path, steps)
-        loop = simulation_loop(experiment, present, strategy, run, callbacks)
-        loop.run(encode(initial_parameters(experiment.task, seed=config.seed)), config.rounds)
+            return simulation_loop(experiment, present, run, callbacks)
+
+        return train(config, prepare)
+
+
+def run_deployment(
+    grid: Grid, config: RunConfig, callbacks: Iterable[Callback] = ()
+) -> RunDirectory:
+    """Train with the nodes of `grid` and return the run's directory."""
+    rule = "another one on a deployment, where nobody knows what it needs"
+    check("method", config.method, config.algorithm.deployable, rule)
+    config = replace(config, pattern="deployment", reply_loss=0.0)
+
+    def prepare(run: RunDirectory) -> RoundLoop:
+        check_population(grid, config)
+        return deployment_loop(grid, config, run, callbacks)
+
+    return train(config, prepare, every_round=True)
+
+
+def train(
+    config: RunConfig, prepare: Callable[[RunDirectory], RoundLoop], *, every_round: bool = False
+) -> RunDirectory:
+    """Run the loop that `prepare` makes; the directory also says why it could not be made."""
+    run = RunDirectory.open(config)
+    with run_log(run.log_file, every_round=every_round):
+        try:
+            loop = prepare(run)
+        except (ValueError, OSError) as error:
+            run.finish("failed", 0, str(error))
+            raise
+        log.info("The results go to %s.", run.path)
+        loop.run(encode(initial_parameters(config.task, seed=config.seed)), config.rounds)
     return run
+
+
+@contextmanager
+def run_log(path: Path, *, every_round: bool) -> Iterator[None]:
+    """Copy Flower's log to `path`.
+
+    The lines that strategies write in every round are left out, but for our own if `every_round`.
+    """
+    flower, rounds = logging.getLogger("flwr"), logging.getLogger("flwr.fedau")
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setLevel(logging.INFO)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    level = rounds.level
+    flower.addHandler(handler)
+    flower.addFilter(_worth_a_line)
+    if not every_round:
+        rounds.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        flower.removeHandler(handler)
+        flower.removeFilter(_worth_a_line)
+        rounds.setLevel(level)
+        handler.close()
+
+
+def _worth_a_line(record: logging.LogRecord) -> bool:
+    of_every_round = ("%s: Received", "configure_train:", "aggregate_train:")
+    return not str(record.msg).startswith(of_every_round)
 
 
 def await_engine(grid: Grid) -> None:
@@ -104,3 +161,14 @@ def connect(grid: Grid, experiment: Experiment) -> AvailabilityGrid:
             f'--federation-config "num-supernodes={wanted}".'
         )
     return present
+
+
+def check_population(grid: Grid, config: RunConfig) -> None:
+    """Refuse a number of clients that is smaller than what is connected already."""
+    connected = len(list(grid.get_node_ids()))
+    rule = f"at least {connected}, the number of nodes that are connected"
+    check("clients", config.clients, config.clients >= connected, rule)
+    log.info(
+        f"{connected} of {config.clients} clients are connected. The number of all clients is the "
+        "run config's `clients`: too large a number makes the steps too small."
+    )

@@ -1,6 +1,7 @@
 """What the documentation shows runs, links and numbers in it are what they are said to be."""
 
 import json
+import random
 import re
 import subprocess
 import sys
@@ -64,6 +65,13 @@ def test_the_example_runs_as_it_is_printed(tmp_path):
     assert "It prints 4.4 on our machine" in README
 
 
+class Seeded(Federation):
+    """Draws by the round, since Flower adds up in the order in which it has drawn the nodes."""
+
+    def set_round(self, number):
+        random.seed(number)
+
+
 @pytest.mark.parametrize("own", [True, False], ids=["FedAU", "Flower's FedAvg"])
 def test_the_lines_of_a_long_training_evaluate_and_go_on(own, tmp_path, monkeypatch):
     """Interrupted after 20 of 30 rounds and started again, the six lines end where 30 do."""
@@ -79,7 +87,7 @@ def test_the_lines_of_a_long_training_evaluate_and_go_on(own, tmp_path, monkeypa
         (tmp_path / directory).mkdir()
         monkeypatch.chdir(tmp_path / directory)
         app = training_app(towards(np.arange(4.0)), mods=None if own else [])
-        grid = Federation(app, 4)
+        grid = Seeded(app, 4)
         for rounds in parts:
             strategy = FedAU(4) if own else FedAvg(fraction_evaluate=0.0)
             names = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,7 +13,6 @@ from flwr.app import ArrayRecord, ConfigRecord, Message
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
-from .callback import Callback
 from .deadlines import with_deadline
 from .report import RoundReport
 
@@ -25,6 +24,45 @@ TIMEOUT = 3600.0
 
 class RunFailure(RuntimeError):
     """The run cannot go on; the message is one sentence for the user."""
+
+
+class Callback:
+    """Something that a `RoundLoop` does beside training; override what it needs.
+
+    Two methods are enough for most: `before_round` and `after_round`. Callbacks are called in
+    the order of the loop's list. What they measure, they put into `loop.metrics`, where others
+    find it; `loop.stop` ends the run.
+    """
+
+    in_checkpoints: tuple[str, ...] = ()
+    """Names of the attributes with which a resumed run goes on."""
+
+    def prepare(self, loop: RoundLoop) -> None:
+        """Come first of all: the round to go on from is not known yet."""
+
+    def on_start(self, loop: RoundLoop) -> None:
+        """Begin; `loop.round` rounds are in the model."""
+
+    def before_round(self, loop: RoundLoop) -> None:
+        """Come before round ``loop.round + 1``, which does not begin if this stops the loop."""
+
+    def after_round(self, loop: RoundLoop, report: RoundReport) -> None:
+        """Measure or decide something after round `loop.round`."""
+
+    def round_done(self, loop: RoundLoop, report: RoundReport) -> None:
+        """Write down what is known after a round: every callback's `after_round` is done."""
+
+    def on_end(self, loop: RoundLoop) -> None:
+        """End, in whatever way: `loop.status` and `loop.sentence` say how."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a checkpoint needs."""
+        return {name: getattr(self, name) for name in self.in_checkpoints}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        for name in self.in_checkpoints:
+            setattr(self, name, state[name])
 
 
 class RoundLoop:

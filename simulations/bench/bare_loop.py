@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedau_flwr.availability.host_grid import deal
+from fedau_flwr.server.loop import RunFailure
 from simulations.bench.plain_step import PlainTrainer
 from simulations.bench.settings import WARM_UP
 from simulations.config import RunConfig
 from simulations.nodes.resident import Parameters, initial_parameters
 from simulations.nodes.trainer import LocalTrainer
 from simulations.runs.experiment import open_experiment
-from simulations.runs.failures import RunFailure
 
 TRAINERS: dict[str, Callable[..., Any]] = {"ours": LocalTrainer, "plain": PlainTrainer}
 

@@ -21,7 +21,7 @@ from simulations.client_app import app
 from simulations.config import RunConfig
 from simulations.nodes.resident import initial_parameters
 from simulations.nodes.worker import LR, STATES
-from simulations.runs.strategy import build_strategy
+from simulations.runs.loops import build_strategy
 
 _NODE = 7
 

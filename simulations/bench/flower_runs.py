@@ -11,6 +11,7 @@ import numpy as np
 import tomli_w
 from numpy.typing import NDArray
 
+from fedau_flwr.server.loop import RunFailure
 from simulations.bench.bare_loop import BareLoop
 from simulations.bench.pausing_app import write_app
 from simulations.bench.settings import WARM_UP, BenchSettings
@@ -19,7 +20,6 @@ from simulations.config import RunConfig
 from simulations.launch.simulator import Simulator
 from simulations.runs.directory import RunDirectory
 from simulations.runs.experiment import open_experiment
-from simulations.runs.failures import RunFailure
 
 ALONE = Path(__file__).parent / "flower_alone"
 ROUND = ("configure", "exchange", "aggregate", "record")

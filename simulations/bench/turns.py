@@ -8,11 +8,11 @@ from threading import Event, Thread
 import numpy as np
 from numpy.typing import NDArray
 
+from fedau_flwr.server.loop import RunFailure
 from simulations.bench.bare_loop import BareLoop
 from simulations.bench.pause import PERIOD, pause_file, paused_file
 from simulations.bench.settings import WARM_UP
 from simulations.runs.directory import RunDirectory
-from simulations.runs.failures import RunFailure
 
 
 class Turns:

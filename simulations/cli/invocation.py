@@ -10,9 +10,9 @@ from typing import Any
 
 import typer
 
+from fedau_flwr.server.loop import RunFailure
 from simulations.config import ConfigError, RunConfig
 from simulations.launch.runner import stopped
-from simulations.runs.failures import RunFailure
 from simulations.tasks import DataError
 
 SECURE = "+secure"

@@ -13,12 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
+from fedau_flwr.server.loop import RunFailure
 from simulations.config import RunConfig
 from simulations.launch.flower_run import FlowerRun
 from simulations.launch.signals import one_interruption
 from simulations.launch.superlink import SuperLink, Value, free_port
 from simulations.runs.directory import RunDirectory
-from simulations.runs.failures import RunFailure
 
 CLONE = Path(__file__).resolve().parents[2]
 FOLLOW_SECONDS = 0.5

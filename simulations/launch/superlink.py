@@ -15,10 +15,10 @@ from pathlib import Path
 import httpx
 import tomli_w
 
+from fedau_flwr.server.loop import RunFailure
 from simulations.config import ConfigError
 from simulations.launch.flower_run import CONNECTION, FlowerRun
 from simulations.launch.process import Process, flower_environment
-from simulations.runs.failures import RunFailure
 
 Value = str | int | float | bool
 

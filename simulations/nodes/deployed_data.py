@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulations.config import RunConfig
-from simulations.runs.population import draw_population
+from simulations.runs.experiment import draw_population
 from simulations.tasks import DataError, Part
 
 
@@ -36,7 +36,8 @@ def node_samples(
             "train-images.npy."
         )
     train = config.task.open(folder, seed=config.seed).train
-    return train, draw_population(config, train.targets, of).split.client(number)
+    split, _ = draw_population(config, train.targets, of)
+    return train, split.client(number)
 
 
 def server_test_set(config: RunConfig) -> Part:

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fedau_flwr.server.callbacks.tensorboard import ScalarWriter
+from fedau_flwr.server.callbacks.writers import ScalarWriter
 from simulations.config import ConfigError
 from simulations.runs.directory import RunDirectory
 from simulations.runs.summary import SHOWN_CLASSES

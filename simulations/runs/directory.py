@@ -89,34 +89,27 @@ class RunDirectory:
         if config.resume:
             config.same_training(run.config())
             if not run.checkpoint_file.is_file():
-                raise ConfigError(
-                    f"run-dir is {str(run.path)!r}, but must hold a checkpoint to be resumed."
-                )
+                raise run._refusal("hold a checkpoint to be resumed")
         elif run.config_file.exists():
-            raise ConfigError(
-                f"run-dir is {str(run.path)!r}, but must not hold a run yet: resume that one, or "
-                "choose another directory."
-            )
+            raise run._refusal("not hold a run yet: resume that one, or choose another directory")
         values = {key: value for key, value in config.to_dict().items() if key not in _NOT_SAVED}
         try:
             run.path.mkdir(parents=True, exist_ok=True)
             write_atomically(run.config_file, lambda file: tomli_w.dump(values, file))
         except OSError as error:
-            raise ConfigError(
-                f"run-dir is {str(run.path)!r}, but must be a directory that can be written to "
-                f"({error.strerror or error})."
-            ) from None
+            reason = error.strerror or error
+            raise run._refusal(f"be a directory that can be written to ({reason})") from None
         return run
+
+    def _refusal(self, rule: str) -> ConfigError:
+        return ConfigError(f"run-dir is {str(self.path)!r}, but must {rule}.")
 
     def config(self) -> RunConfig:
         """Return the settings of the run that is here."""
         try:
             values = tomllib.loads(self.config_file.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise ConfigError(
-                f"run-dir is {str(self.path)!r}, but must be the directory of a run, with a "
-                "config.toml."
-            ) from None
+            raise self._refusal("be the directory of a run, with a config.toml") from None
         except (OSError, ValueError) as error:
             raise ConfigError(f"{self.config_file} cannot be read: {error}.") from None
         # Before there was a choice it was torch.

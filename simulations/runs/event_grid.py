@@ -14,7 +14,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from threading import Condition
 from typing import Any
 
@@ -45,14 +45,8 @@ def event_driven(grid: Grid) -> Iterator[Grid]:
     except (ImportError, AttributeError, TypeError) as error:
         log.info("Messages are fetched every tenth of a second, as Flower does it: %s", error)
         in_reach = False
-    if not in_reach:
-        yield grid
-        return
-    quick = EventDrivenGrid(grid)
-    try:
+    with closing(EventDrivenGrid(grid)) if in_reach else nullcontext(grid) as quick:
         yield quick
-    finally:
-        quick.close()
 
 
 def _is_known(grid: Any) -> bool:
@@ -71,13 +65,10 @@ def _is_known(grid: Any) -> bool:
 
 
 class EventDrivenGrid(ForwardingGrid):
-    """An in-memory grid whose two ends wake each other.
+    """An in-memory grid whose two ends wake each other, in place of Flower's `grid`.
 
-    Parameters
-    ----------
-    grid : InMemoryGrid
-        The grid that it takes the place of. The engine reads the state of this grid, which gets two
-        methods of its own for the time of the run.
+    The engine reads the state of that grid, which gets two methods of its own for the time of the
+    run.
     """
 
     keeps_deadlines = True

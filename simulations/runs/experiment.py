@@ -8,37 +8,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedau_flwr.availability import Process
+from fedau_flwr.availability import Process, participation_probabilities
 from fedau_flwr.weighting import Weighting
-from simulations.config import ConfigError, RunConfig
-from simulations.runs.population import draw_population
+from simulations.config import AUTHORS, ConfigError, RunConfig
+from simulations.registry import check
 from simulations.tasks import Arrays, Task
-from simulations.tasks.split import Split
+from simulations.tasks.split import Split, dirichlet_split, even_split, given_split
 
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
     """Data, split and participation of a run.
 
-    Parameters
-    ----------
-    config : RunConfig
-        The settings.
-    task : Task
-        Data, model, loss and metrics.
-    arrays : Arrays
-        Training and test set.
-    split : Split
-        Which client holds which training samples.
-    probabilities : NDArray[np.float64]
-        ``p_n``: the stationary probabilities, or the level that a non-stationary pattern
-        modulates.
-    process : Process
-        Who is there in which round.
+    ``probabilities`` are the ``p_n``: the stationary ones, or the level that a non-stationary
+    pattern modulates. ``process`` says who is there in which round.
     """
 
     config: RunConfig
@@ -57,25 +45,54 @@ class Experiment:
 def open_experiment(config: RunConfig) -> Experiment:
     """Return the experiment of `config`; the last one stays resident in this process.
 
-    Raises
-    ------
-    ConfigError
-        If its settings, its data or its trace cannot be used.
+    It is a `ConfigError` if its settings, its data or its trace cannot be used.
     """
     try:
         return _open(config)
-    except ConfigError:
-        raise
     except (ValueError, OSError) as error:
         raise ConfigError(str(error)) from None
 
 
 def _open(config: RunConfig) -> Experiment:
-    if config.groups:
-        raise ConfigError(f"groups is {config.groups!r}, but must be empty in a simulation.")
+    check("groups", config.groups, not config.groups, "empty in a simulation")
     arrays = config.task.open(config.data_path, seed=config.seed)
     split, p = draw_population(config, arrays.train.targets, config.clients)
     process = config.participation.process(p, seed=config.seed, rounds=config.rounds)
     stationary = process.probability
     p = p if stationary is None else stationary
     return Experiment(config, config.task, arrays, split, p, process)
+
+
+def draw_population(
+    config: RunConfig, targets: NDArray[Any], clients: int
+) -> tuple[Split, NDArray[np.float64]]:
+    """Draw who of `clients` holds which samples of a training set, and how often each is there.
+
+    Simulations and deployments draw their clients here, and nowhere else.
+    """
+    task = config.task
+    # The authors' program draws the split and then the probabilities from one stream.
+    source = np.random.RandomState(config.seed) if config.draw == AUTHORS else config.seed
+    own = task.split(targets, clients=clients, seed=config.seed)
+    if own is not None:
+        rule = f"{len(own)}, as in the split of {task.title}"
+        check("clients", clients, len(own) == clients, rule)
+        split = given_split(task, targets, own)
+    elif task.classes:
+        split = dirichlet_split(
+            targets,
+            num_clients=clients,
+            num_classes=task.num_classes,
+            alpha=config.alpha_data,
+            seed=source,
+        )
+    else:
+        split = even_split(task, targets, num_clients=clients, seed=config.seed)
+    probabilities = participation_probabilities(
+        split.class_shares,
+        concentration=config.alpha_participation,
+        mean=config.mean_participation,
+        floor=config.min_participation,
+        seed=source,
+    )
+    return split, probabilities

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,101 +11,87 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
-from simulations.nodes.evaluator import Evaluation, SampleResults
-from simulations.runs.failures import check_replies
+from fedau_flwr import _flower
+from fedau_flwr.server.loop import RunFailure
+from simulations.nodes.evaluator import Evaluation, client_means, client_test_accuracy
 from simulations.tasks import Task
+from simulations.tasks.arrays import PARTS
+from simulations.tasks.split import Split
+
+TIMEOUT = 24 * 3600.0
+"""Seconds after which a simulated node is given up; a slow machine is no failure."""
 
 
 @dataclass(frozen=True, eq=False)
 class Measurement:
     """Loss and accuracy on the whole training and test set, as far as somebody has them.
 
-    ``samples`` has the training samples one by one, if they were asked for.
+    ``samples`` has losses and scores of the training samples one by one, if they were asked for.
     """
 
     task: Task
-    train: Evaluation | None
-    test: Evaluation | None
-    samples: SampleResults | None = None
+    parts: Mapping[str, Evaluation]
+    samples: Sequence[NDArray[Any]] = ()
 
     def metrics(self) -> dict[str, Any]:
         """Return what a report says about the model."""
         values: dict[str, Any] = {}
-        for part, result in (("train", self.train), ("test", self.test)):
+        for part in PARTS:
+            result = self.parts.get(part)
             values[f"{part}_loss"] = None if result is None else result.loss
             values[f"{part}_{self.task.metric}"] = None if result is None else result.accuracy
             if self.task.classes:
                 values[f"{part}_class_accuracy"] = [] if result is None else result.class_accuracy
         return values
 
-    def words(self) -> str:
-        """Return it for a log line."""
-        parts = [("train", self.train), ("test", self.test)]
+    def by_client(self, split: Split) -> dict[str, NDArray[np.float64]]:
+        """Return what goes into clients.npz."""
+        losses, scores = self.samples
+        return {
+            "loss": client_means(split, losses),
+            "train_accuracy": client_means(split, scores),
+            "test_accuracy": client_test_accuracy(split, self.parts["test"]),
+        }
+
+    def __str__(self) -> str:
         return ", ".join(
             f"{part} {100 * result.accuracy:.1f} % (loss {result.loss:.3f})"
-            for part, result in parts
-            if result is not None
+            for part, result in self.parts.items()
         )
 
 
 def measure(
-    grid: Grid,
-    task: Task,
-    arrays: ArrayRecord,
-    *,
-    timeout: float,
-    samples: bool = False,
-    shards: int | None = None,
+    grid: Grid, task: Task, arrays: ArrayRecord, *, samples: bool, shards: int | None
 ) -> Measurement:
-    """Evaluate a model on the nodes of `grid`, in parallel and on all samples of both sets.
+    """Evaluate a model on the nodes of `grid`, or on `shards` of them, on all samples of both sets.
 
-    Parameters
-    ----------
-    samples : bool
-        Also return the results of all training samples.
-    shards : int | None
-        The number of nodes that do it, if not all.
+    With `samples` also return the results of all training samples.
     """
     nodes = list(grid.get_node_ids())[:shards]
-    train, test = (_cuts(task.count(part), len(nodes)) for part in ("train", "test"))
-    messages = [
-        Message(
-            RecordDict(
-                {
-                    "arrays": arrays,
-                    "config": ConfigRecord(
-                        {
-                            "train": [train[shard], train[shard + 1]],
-                            "test": [test[shard], test[shard + 1]],
-                            "samples": samples,
-                        }
-                    ),
-                }
-            ),
-            node,
-            MessageType.EVALUATE,
-            ttl=timeout,
-        )
-        for shard, node in enumerate(nodes)
-    ]
-    replies = list(grid.send_and_receive(messages, timeout=timeout))
-    check_replies(replies, expected=len(nodes))
+    messages = []
+    for shard, node in enumerate(nodes):
+        cuts = {
+            part: [task.count(part) * end // len(nodes) for end in (shard, shard + 1)]
+            for part in PARTS
+        }
+        config = ConfigRecord({**cuts, "samples": samples})
+        content = RecordDict({"arrays": arrays, "config": config})
+        messages.append(Message(content, node, MessageType.EVALUATE, ttl=TIMEOUT))
+    replies = list(grid.send_and_receive(messages, timeout=TIMEOUT))
+    check_replies(replies)
+    if missing := len(nodes) - len(replies):
+        raise RunFailure(f"{missing} of {len(nodes)} nodes did not answer in time.")
     by_node = {reply.metadata.src_node_id: reply.content for reply in replies}
     contents = [by_node[node] for node in nodes]
-    return Measurement(
-        task,
-        train=_total(contents, "train"),
-        test=_total(contents, "test"),
-        samples=_samples(contents) if samples else None,
-    )
+    parts = {part: _total([content.config_records[part] for content in contents]) for part in PARTS}
+    if not samples:
+        return Measurement(task, parts)
+    found = [content.array_records["samples"] for content in contents]
+    joined = [np.concatenate([record[key].numpy() for record in found]) for key in ("0", "1")]
+    return Measurement(task, parts, joined)
 
 
-def _cuts(count: int, shards: int) -> list[int]:
-    return [count * shard // shards for shard in range(shards + 1)]
-
-
-def _total(contents: list[RecordDict], part: str) -> Evaluation:
-    records: list[Any] = [content.config_records[part] for content in contents]
+def _total(records: list[Any]) -> Evaluation:
     parts = [
         Evaluation(float(record["loss"]), np.array(record["scores"]), np.array(record["counts"]))
         for record in records
@@ -112,10 +99,15 @@ def _total(contents: list[RecordDict], part: str) -> Evaluation:
     return sum(parts[1:], parts[0])
 
 
-def _samples(contents: list[RecordDict]) -> SampleResults:
-    def joined(key: str) -> NDArray[Any]:
-        records = [content.array_records["samples"] for content in contents]
-        return np.concatenate([record[key].numpy() for record in records])
+def check_replies(replies: Sequence[Message]) -> None:
+    """Raise `RunFailure` if a node crashed.
 
-    losses = joined("0")
-    return SampleResults(np.empty(0, np.int64), losses, joined("1"))
+    In a simulation a crash is no absence: it would bias the result without anybody noticing. A
+    client that refuses to send something is another matter.
+    """
+    for reply in replies:
+        if reply.has_error() and reply.error.code != _flower.ErrorCode.MOD_FAILED_PRECONDITION:
+            # Ray puts a whole traceback into the reason; what happened is in its last line.
+            reason = (reply.error.reason or "no reason given").strip().splitlines()[-1]
+            reason = reason[:500].rstrip(".")
+            raise RunFailure(f"Node {reply.metadata.src_node_id} failed: {reason}.")

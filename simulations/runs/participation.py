@@ -25,83 +25,77 @@ class ParticipationRecord(Callback):
     counted, which is all that the weights depend on.
     """
 
+    in_checkpoints = ("participated", "counted")
+
     def __init__(self, experiment: Experiment, grid: AvailabilityGrid) -> None:
         clients = experiment.config.clients
-        self._experiment = experiment
+        self.split = experiment.split
+        self._process = experiment.process
+        self._probabilities = experiment.probabilities
         self._grid = grid
-        self.participated = np.zeros(clients, np.int64)
-        self.counted = np.zeros(clients, np.int64)
+        self.participated, self.counted = np.zeros((2, clients), np.int64)
         self.last = (0, 0)
         self._weighting = experiment.config.algorithm.learned_weighting()
         if self._weighting is not None:
             self._states = WeightStates.repeat(self._weighting.initial(), clients)
-            self.tracked = _representative(experiment.probabilities)
+            self._tracked = _representative(experiment.probabilities)
             self._mean: list[float] = []
-            self._tracked: list[NDArray[np.float64]] = []
+            self._weights: list[NDArray[np.float64]] = []
 
     def after_round(self, loop: RoundLoop, report: RoundReport) -> None:
         """Note who came and who was counted in the round that has just ended."""
         with loop.timed("record"):
-            participants = np.flatnonzero(self._experiment.process.active(loop.round - 1))
+            came = self._process.active(loop.round - 1)
             counted = report.clients
             if getattr(loop.strategy, "last_round", None) is not report:
                 # A strategy that writes no reports of its own knows nodes alone.
                 roster = self._grid.roster
                 counted = tuple(client for node in counted for client in roster.clients(node))
-            self.add(participants, np.array(counted, np.int64))
-
-    def add(self, participants: NDArray[np.int64], counted: NDArray[np.int64]) -> None:
-        """Note one round."""
-        self.last = (len(participants), len(counted))
-        self.participated[participants] += 1
-        self.counted[counted] += 1
-        if self._weighting is not None:
-            self._mean.append(float(self._states.weight.mean()))
-            self._tracked.append(self._states.weight[self.tracked])
             mask = np.zeros(len(self.counted), bool)
-            mask[counted] = True
-            self._states = self._weighting.advance_all(self._states, mask)
+            mask[np.array(counted, np.int64)] = True
+            self.last = (int(came.sum()), len(counted))
+            self.participated += came
+            self.counted += mask
+            if self._weighting is not None:
+                self._mean.append(float(self._states.weight.mean()))
+                self._weights.append(self._states.weight[self._tracked])
+                self._states = self._weighting.advance_all(self._states, mask)
 
     def arrays(self) -> dict[str, Any]:
         """Return what goes into participation.npz."""
-        split = self._experiment.split
         result = {
-            "probability": self._experiment.probabilities,
-            "class_shares": split.class_shares,
-            "sizes": split.sizes,
+            "probability": self._probabilities,
+            "class_shares": self.split.class_shares,
+            "sizes": self.split.sizes,
             "participated": self.participated,
             "counted": self.counted,
         }
         if self._weighting is not None:
             result |= {
                 "weight": self._states.weight,
-                "tracked": self.tracked,
+                "tracked": self._tracked,
                 "mean_weight": np.array(self._mean),
-                "tracked_weights": np.array(self._tracked).reshape(-1, len(self.tracked)),
+                "tracked_weights": np.array(self._weights).reshape(-1, len(self._tracked)),
             }
         return result
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a checkpoint needs."""
-        state: dict[str, Any] = {
-            "participated": self.participated,
-            "counted": self.counted,
-        }
+        state = super().state_dict()
         if self._weighting is not None:
             names = ("round", "intervals", "elapsed", "weight")
             state["states"] = {name: getattr(self._states, name) for name in names}
             state["mean"] = np.array(self._mean)
-            state["tracked"] = np.array(self._tracked).reshape(-1, len(self.tracked))
+            state["tracked"] = np.array(self._weights).reshape(-1, len(self._tracked))
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint."""
-        self.participated = state["participated"]
-        self.counted = state["counted"]
+        super().load_state_dict(state)
         if self._weighting is not None:
             self._states = WeightStates(**state["states"])
             self._mean = state["mean"].tolist()
-            self._tracked = list(state["tracked"])
+            self._weights = list(state["tracked"])
 
 
 def _representative(probabilities: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -1,43 +1,39 @@
-"""The reports of a run: evaluation when its settings say so, and what came of it."""
+"""What a run writes into its directory: reports, times, and how it ended."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+import resource
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedau_flwr.files import save_arrays
 from fedau_flwr.server.callbacks import Callback, Progress
 from fedau_flwr.server.loop import RoundLoop
 from fedau_flwr.server.report import RoundReport
 from simulations.config import RunConfig
-from simulations.nodes.evaluator import client_means, client_test_accuracy
 from simulations.runs.directory import RunDirectory
 from simulations.runs.measurement import Measurement
 from simulations.runs.participation import ParticipationRecord
-from simulations.tasks.split import Split
 
 log = logging.getLogger("flwr.simulations")
 
+PHASES = ("configure", "exchange", "aggregate", "record", "evaluate", "checkpoint")
+"""Ask the strategy whom to send what; send, train, receive; sum up; keep the books; the rest."""
+
 
 class Reports(Callback):
-    """Adds an object to metrics.jsonl and a line to the log per evaluation.
+    """Adds an object to metrics.jsonl and a line to the log per evaluation; in the end clients.npz.
 
-    Parameters
-    ----------
-    run : RunDirectory
-        Where they go.
-    config : RunConfig
-        Says after which rounds. A run that has diverged gets a last one.
-    measure : Callable[[RoundLoop], Measurement]
-        Evaluates the model.
-    progress : Progress
-        Knows how fast the run goes.
-    record : ParticipationRecord | None
-        Knows how many came; by default it is how many nodes were asked.
+    A run that has diverged gets a last one. `record` knows how many came; without it, that is how
+    many nodes were asked.
     """
+
+    in_checkpoints = ("since",)
 
     def __init__(
         self,
@@ -52,9 +48,10 @@ class Reports(Callback):
         self._measure = measure
         self._progress = progress
         self._record = record
-        self._since = (0, 0, 0)
         self._seconds: list[float] = []
-        self.last: Measurement | None = None
+        self._last: Measurement | None = None
+        self.since = [0, 0, 0]
+        """Rounds since the last report, and how many participated and were counted in them."""
 
     def on_start(self, loop: RoundLoop) -> None:
         """Forget what a resumed run will report again."""
@@ -65,22 +62,23 @@ class Reports(Callback):
         """Evaluate if it is time to."""
         self._seconds.append(loop.round_seconds)
         came = (report.asked, report.counted) if self._record is None else self._record.last
-        rounds, participants, counted = self._since
-        self._since = (rounds + 1, participants + came[0], counted + came[1])
+        self.since = [sum(pair) for pair in zip(self.since, (1, *came), strict=True)]
         if self._config.evaluates(loop.round):
             self._report(loop)
 
     def on_end(self, loop: RoundLoop) -> None:
-        """Show where a model has gone that is lost."""
+        """Show where a model has gone that is lost, or what the final one is to each client."""
         if loop.status == "diverged" and self._seconds:
             self._report(loop)
+        if loop.status == "finished" and self._record and self._last and self._last.samples:
+            save_arrays(self._run.clients_file, self._last.by_client(self._record.split))
 
     def _report(self, loop: RoundLoop) -> None:
         with loop.timed("evaluate"):
-            self.last = self._measure(loop)
-        metrics = self.last.metrics()
+            self._last = self._measure(loop)
+        metrics = self._last.metrics()
         loop.metrics |= metrics
-        rounds, participants, counted = self._since
+        rounds, participants, counted = self.since
         self._run.report(
             {
                 "round": loop.round,
@@ -92,39 +90,48 @@ class Reports(Callback):
             }
         )
         self._seconds.clear()
-        self._since = (0, 0, 0)
-        if words := self.last.words():
-            pace = self._progress.words(loop)
-            log.info("Round %d/%d: %s; %s", loop.round, loop.rounds, words, pace)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return what a checkpoint needs."""
-        return {"since": self._since}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint."""
-        rounds, participants, counted = state["since"]
-        self._since = (rounds, participants, counted)
+        self.since = [0, 0, 0]
+        if words := str(self._last):
+            throughput = self._progress.words(loop)
+            log.info("Round %d/%d: %s; %s", loop.round, loop.rounds, words, throughput)
 
 
-class ClientResults(Callback):
-    """Writes clients.npz when the run has finished, from the last report's samples."""
+class RoundTimes(Callback):
+    """Seconds per round of this attempt, phase by phase."""
 
-    def __init__(self, run: RunDirectory, split: Split, reports: Reports) -> None:
+    def __init__(self) -> None:
+        self._spent: list[list[float]] = []
+
+    def before_round(self, loop: RoundLoop) -> None:
+        """Leave out what came before the first round."""
+        if not self._spent:
+            self._note(loop)
+
+    def after_round(self, loop: RoundLoop, report: RoundReport) -> None:
+        """End a round; its checkpoint comes later and belongs to the next one."""
+        self._note(loop)
+
+    def _note(self, loop: RoundLoop) -> None:
+        self._spent.append([loop.spent.get(phase, 0.0) for phase in PHASES])
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the seconds of every round by phase, and the most memory of this process."""
+        times = np.diff(np.reshape(self._spent, (-1, len(PHASES))), axis=0)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        resident = peak if sys.platform == "darwin" else 1024 * peak
+        return {**dict(zip(PHASES, times.T, strict=True)), "resident": np.array(resident)}
+
+
+class Outcome(Callback):
+    """Keeps outcome.json; the last of a loop's callbacks, since all others may still fail."""
+
+    def __init__(self, run: RunDirectory) -> None:
         self._run = run
-        self._split = split
-        self._reports = reports
+
+    def on_start(self, loop: RoundLoop) -> None:
+        """Say that the run is going on."""
+        self._run.finish(loop.status, loop.round, loop.sentence)
 
     def on_end(self, loop: RoundLoop) -> None:
-        """Split the last evaluation up by client."""
-        last, split = self._reports.last, self._split
-        if loop.status != "finished" or last is None or last.samples is None or last.test is None:
-            return
-        save_arrays(
-            self._run.clients_file,
-            {
-                "loss": client_means(split, last.samples.losses),
-                "train_accuracy": client_means(split, last.samples.scores),
-                "test_accuracy": client_test_accuracy(split, last.test),
-            },
-        )
+        """Say how it ended."""
+        self._run.finish(loop.status, loop.round, loop.sentence)

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from simulations.config import ConfigError, RunConfig
 from simulations.launch.runner import Resources, run_all
+from simulations.registry import check
 from simulations.runs.directory import RunDirectory
 
 
@@ -37,11 +38,8 @@ class Step:
         reached = max([outcome["round"], *(entry["round"] for entry in run.metrics())])
         if outcome["status"] == "diverged":
             return cls(config, "done", reached)
-        if reached > config.rounds:
-            raise ConfigError(
-                f"rounds is {config.rounds}, but must be at least {reached}, which {run.path} has "
-                "done already."
-            )
+        rule = f"at least {reached}, which {run.path} has done already"
+        check("rounds", config.rounds, config.rounds >= reached, rule)
         if outcome["status"] == "finished" and reached == config.rounds:
             return cls(config, "done", reached)
         # A run that did not get to its first checkpoint, which is one of round 0, left nothing.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,13 +44,11 @@ class Summary:
         window = [e for e in metrics if e["round"] > end - rounds]
         keys = [f"{part}_{kind}" for part in PARTS for kind in ("loss", config.task.metric)]
         keys += ["test_class_accuracy"] if config.task.classes else []
-        final = {key: np.mean([_floats(e[key]) for e in window], axis=0) for key in keys}
+        final = {
+            key: np.mean([np.array(e[key], np.float64) for e in window], axis=0) for key in keys
+        }
         return cls(config, status, final)
 
     def score(self, part: str) -> NDArray[np.float64]:
         """Return the task's metric on the part ``train`` or ``test``."""
         return self.final[f"{part}_{self.config.task.metric}"]
-
-
-def _floats(value: Any) -> NDArray[np.float64]:
-    return np.array(value, dtype=np.float64)

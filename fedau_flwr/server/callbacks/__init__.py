@@ -1,15 +1,11 @@
-"""What a `RoundLoop` can do beside training, one small module each."""
+"""What a `RoundLoop` can do beside training."""
 
-from ..callback import Callback
+from ..loop import Callback
 from .checkpoints import Checkpoints
-from .divergence import StopOnDivergence
+from .conditions import StopOnDivergence, StopOnRequest, WaitForNodes
 from .evaluation import Evaluate, EvaluateOnNodes
-from .json_lines import JsonLines
-from .nodes import WaitForNodes
 from .progress import Progress
-from .prometheus import PrometheusTextfile
-from .request import StopOnRequest
-from .tensorboard import TensorBoard
+from .writers import JsonLines, PrometheusTextfile, TensorBoard
 
 __all__ = [
     "Callback",

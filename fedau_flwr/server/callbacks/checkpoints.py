@@ -19,8 +19,7 @@ from flwr.app import ArrayRecord
 
 from ...files import save_arrays, sync_directory
 from ...wire.records import decode_all, encode
-from ..callback import Callback
-from ..loop import RoundLoop, RunFailure
+from ..loop import Callback, RoundLoop, RunFailure
 from ..report import RoundReport
 
 log = logging.getLogger("flwr.loop")

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
 
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
 
-from ..callback import Callback
-from ..loop import RoundLoop
+from ..loop import Callback, RoundLoop
 from ..report import RoundReport
 
 
 class _Evaluation(Callback):
-    def __init__(self, every: int) -> None:
+    """Evaluates by `evaluate`, and adds to the part `kept` of Flower's result."""
+
+    def __init__(
+        self, every: int, evaluate: Callable[[RoundLoop], MetricRecord | None], kept: str
+    ) -> None:
         if every < 1:
             raise ValueError(f"every is {every!r}, but must be at least 1.")
-        self._every = every
+        self._every, self._evaluate, self._kept = every, evaluate, kept
 
     def after_round(self, loop: RoundLoop, report: RoundReport) -> None:
         """Evaluate if it is time to; the last round always is evaluated."""
         if loop.round % self._every == 0 or loop.round == loop.rounds:
             with loop.timed("evaluate"):
                 metrics = self._evaluate(loop)
-            loop.metrics |= metrics or {}
-
-    @abstractmethod
-    def _evaluate(self, loop: RoundLoop) -> MetricRecord | None:
-        """Return the metrics of the model."""
+            if metrics is not None:
+                getattr(loop.result, self._kept)[loop.round] = metrics
+                loop.metrics |= metrics
 
 
 class Evaluate(_Evaluation):
@@ -44,14 +44,10 @@ class Evaluate(_Evaluation):
     def __init__(
         self, evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None], *, every: int = 1
     ) -> None:
-        super().__init__(every)
-        self._function = evaluate_fn
+        def evaluate(loop: RoundLoop) -> MetricRecord | None:
+            return evaluate_fn(loop.round, loop.arrays)
 
-    def _evaluate(self, loop: RoundLoop) -> MetricRecord | None:
-        metrics = self._function(loop.round, loop.arrays)
-        if metrics is not None:
-            loop.result.evaluate_metrics_serverapp[loop.round] = metrics
-        return metrics
+        super().__init__(every, evaluate, "evaluate_metrics_serverapp")
 
 
 class EvaluateOnNodes(_Evaluation):
@@ -66,14 +62,10 @@ class EvaluateOnNodes(_Evaluation):
     """
 
     def __init__(self, *, every: int = 1, config: ConfigRecord | None = None) -> None:
-        super().__init__(every)
-        self._config = config or ConfigRecord()
+        def evaluate(loop: RoundLoop) -> MetricRecord | None:
+            said = ConfigRecord({**config} if config else {})
+            messages = loop.strategy.configure_evaluate(loop.round, loop.arrays, said, loop.grid)
+            replies = loop.grid.send_and_receive(messages, timeout=loop.timeout)
+            return loop.strategy.aggregate_evaluate(loop.round, replies)
 
-    def _evaluate(self, loop: RoundLoop) -> MetricRecord | None:
-        config = ConfigRecord({**self._config})
-        messages = loop.strategy.configure_evaluate(loop.round, loop.arrays, config, loop.grid)
-        replies = loop.grid.send_and_receive(messages, timeout=loop.timeout)
-        metrics = loop.strategy.aggregate_evaluate(loop.round, replies)
-        if metrics is not None:
-            loop.result.evaluate_metrics_clientapp[loop.round] = metrics
-        return metrics
+        super().__init__(every, evaluate, "evaluate_metrics_clientapp")

@@ -8,8 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from ...files import save_text, to_json
-from ..callback import Callback
-from ..loop import RoundLoop
+from ..loop import Callback, RoundLoop
 from ..report import RoundReport
 
 log = logging.getLogger("flwr.loop")

@@ -7,13 +7,13 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from fedau_flwr.server.loop import RunFailure
 from fedau_flwr.testing.in_process_grid import InProcessGrid
 from simulations.cli import app as cli
 from simulations.client_app import app as client_app
 from simulations.config import RunConfig, key_of
 from simulations.launch import runner as launch
 from simulations.runs.directory import RunDirectory
-from simulations.runs.failures import RunFailure
 from simulations.server_app import run_experiment
 
 TINY = (

@@ -1,6 +1,7 @@
 import pytest
 import typer
 
+from fedau_flwr.server.loop import RunFailure
 from simulations.cli.invocation import (
     end,
     method_list,
@@ -10,7 +11,6 @@ from simulations.cli.invocation import (
     sentences,
 )
 from simulations.config import ConfigError, RunConfig
-from simulations.runs.failures import RunFailure
 
 
 @pytest.mark.parametrize(("text", "seeds"), [("1", [1]), ("1-3", [1, 2, 3]), ("1, 4-5", [1, 4, 5])])

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedau_flwr.server.loop import RunFailure
 from simulations.launch.process import Process, flower_environment
 from simulations.launch.simulator import Simulator
 from simulations.runs.directory import RunDirectory
-from simulations.runs.failures import RunFailure
 from tests.deployment.conftest import APP
 from tests.deployment.history import History
 from tests.processes import marked_processes

@@ -5,9 +5,9 @@ import tomllib
 
 import pytest
 
+from fedau_flwr.server.loop import RunFailure
 from simulations.config import ConfigError
 from simulations.launch.superlink import SuperLink, config_argument, free_port
-from simulations.runs.failures import RunFailure
 
 
 def test_a_port_that_is_taken_is_said(tmp_path):

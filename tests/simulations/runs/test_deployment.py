@@ -17,9 +17,9 @@ from simulations.config import ConfigError, RunConfig
 from simulations.nodes.deployed_data import node_samples
 from simulations.nodes.resident import initial_parameters
 from simulations.nodes.trainer import LocalTrainer
-from simulations.runs.deployment import run_deployment
 from simulations.runs.experiment import open_experiment
 from simulations.server_app import app as server_app
+from simulations.server_app import run_deployment
 from simulations.tasks.split import dirichlet_split
 
 NODES = 3
@@ -250,7 +250,7 @@ def clock(monkeypatch):
             seconds.events.pop(due)()
 
     time = SimpleNamespace(monotonic=lambda: seconds.now, sleep=sleep)
-    monkeypatch.setattr("fedau_flwr.server.callbacks.nodes.time", time)
+    monkeypatch.setattr("fedau_flwr.server.callbacks.conditions.time", time)
     return seconds
 
 

@@ -11,15 +11,15 @@ from fedau_flwr.availability import HostGrid
 from fedau_flwr.availability.host_grid import deal
 from fedau_flwr.server.callbacks import Callback
 from fedau_flwr.server.callbacks.checkpoints import load_checkpoint, save_checkpoint
-from fedau_flwr.server.callbacks.divergence import UNCOUNTED_ROUNDS
+from fedau_flwr.server.callbacks.conditions import UNCOUNTED_ROUNDS
+from fedau_flwr.server.loop import RunFailure
 from fedau_flwr.testing.in_process_grid import InProcessGrid
 from simulations.client_app import app
 from simulations.config import ConfigError
 from simulations.methods import METHODS as REGISTRY
 from simulations.runs import directory as run_directory
 from simulations.runs.experiment import open_experiment
-from simulations.runs.failures import RunFailure
-from simulations.runs.times import PHASES
+from simulations.runs.reports import PHASES
 from simulations.server_app import run_experiment
 from tests.simulations.experiments import Crash, assert_same, model_of, run, tiny
 

@@ -4,7 +4,7 @@ from flwr.app import MetricRecord
 
 from fedau_flwr import FedAU, RoundLoop
 from fedau_flwr.server.callbacks import Evaluate, StopOnDivergence
-from fedau_flwr.server.callbacks.divergence import UNCOUNTED_ROUNDS
+from fedau_flwr.server.callbacks.conditions import UNCOUNTED_ROUNDS
 from tests.fedau_flwr.federation import Federation, record, towards, training_app
 from tests.fedau_flwr.server.test_loop import fedavg
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedau_flwr import RoundLoop
-from fedau_flwr.server.callbacks import Callback, StopOnRequest, WaitForNodes, nodes
+from fedau_flwr.server.callbacks import Callback, StopOnRequest, WaitForNodes, conditions
 from tests.fedau_flwr.federation import Federation, record, towards, training_app
 from tests.fedau_flwr.server.test_loop import fedavg
 
@@ -77,7 +77,7 @@ def test_other_threads_have_no_signals_but_files(tmp_path):
 
 
 def test_a_request_ends_the_wait_for_nodes(tmp_path, monkeypatch):
-    monkeypatch.setattr(nodes, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(conditions, "LOOK_SECONDS", 0.0)
     file = tmp_path / "stop"
     request = StopOnRequest(file)
     this = loop(WaitForNodes(2, request=request), request)

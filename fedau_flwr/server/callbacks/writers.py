@@ -1,0 +1,178 @@
+"""A training's numbers for other programs: JSON lines, Prometheus, TensorBoard."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from dataclasses import asdict
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from ...files import append_json_line, drop_rounds_after, save_text
+from ..loop import Callback, RoundLoop
+from ..report import RoundReport
+
+GAUGES = {
+    "round": ("round", "Rounds that are in the model."),
+    "rounds": ("rounds", "Rounds that the training shall have."),
+    "attempt": ("attempt", "1, and one more at every resume."),
+    "nodes_asked": ("asked", "Nodes that were asked in the last round."),
+    "participants": ("counted", "Clients in the sum of the last round."),
+    "absentees": ("absent", "Nodes without a reply in the last round."),
+    "rejects": ("rejected", "Nodes whose reply was rejected in the last round."),
+    "round_seconds": ("seconds", "Duration of the last round."),
+}
+"""Where a round's number is found, and what it means, by its name after ``fedau_``."""
+
+COUNTERS = {
+    "participations_total": ("counted", "Contributions in the model since this attempt began."),
+    "absences_total": ("absent", "Missing replies since this attempt began."),
+    "rejections_total": ("rejected", "Rejected replies since this attempt began."),
+    "seconds_total": ("seconds", "Seconds in rounds since this attempt began."),
+}
+"""The same for what adds up over rounds."""
+
+
+class JsonLines(Callback):
+    """Adds an object per round to `path`: the round's report, the seconds so far, all metrics.
+
+    What is not a finite number is null. A resumed run takes the rounds that it runs again out of
+    the file.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
+
+    def on_start(self, loop: RoundLoop) -> None:
+        """Begin with the rounds that are in the model."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        drop_rounds_after(self._path, loop.round)
+
+    def round_done(self, loop: RoundLoop, report: RoundReport) -> None:
+        """Add a line."""
+        numbers = {key: value for key, value in asdict(report).items() if key != "clients"}
+        numbers |= {"round_seconds": report.seconds, "seconds": loop.seconds}
+        append_json_line(self._path, numbers | loop.metrics)
+
+
+class PrometheusTextfile(Callback):
+    """Keeps a file in the Prometheus exposition format up to date, for long runs.
+
+    It has gauges, counters, and a gauge ``fedau_<name>`` for every metric, and is replaced once per
+    round. A node exporter reads it where it is (``--collector.textfile.directory``), and so does
+    anybody with ``cat``.
+
+    Parameters
+    ----------
+    path : str | Path
+        The file.
+    run : str (default: the path of the file's directory)
+        Value of the label ``run``, which tells the files of several trainings apart.
+    """
+
+    def __init__(self, path: str | Path, *, run: str = "") -> None:
+        self._path = Path(path)
+        run = run or str(self._path.parent)
+        self._label = run.replace("\\", "\\\\").replace('"', '\\"')
+        self._values: dict[str, float] = dict.fromkeys(GAUGES | COUNTERS, 0)
+        self._metrics: dict[str, float] = {}
+
+    def round_done(self, loop: RoundLoop, report: RoundReport) -> None:
+        """Write the numbers after a round, and the metrics when they were last measured."""
+        found = {**asdict(report), "rounds": loop.rounds, "attempt": loop.attempt}
+        self._values |= {name: found[key] for name, (key, _) in GAUGES.items()}
+        for name, (key, _) in COUNTERS.items():
+            self._values[name] += found[key]
+        for name, value in loop.metrics.items():
+            if isinstance(value, int | float):
+                self._metrics[re.sub(r"\W", "_", name, flags=re.ASCII)] = value
+        save_text(self._path, self.text())
+        # The exporter is another user than the app.
+        self._path.chmod(0o644)
+
+    def text(self) -> str:
+        """Return the file's content."""
+        known = GAUGES | COUNTERS
+        values = self._metrics | self._values
+        lines = []
+        for name in [*GAUGES, *sorted(self._metrics.keys() - known), *COUNTERS]:
+            meaning = known[name][1] if name in known else "Metric, when last measured."
+            lines += [
+                f"# HELP fedau_{name} {meaning}",
+                f"# TYPE fedau_{name} {'counter' if name in COUNTERS else 'gauge'}",
+                f'fedau_{name}{{run="{self._label}"}} {values[name]:.10g}',
+            ]
+        return "\n".join(lines) + "\n"
+
+
+class ScalarWriter:
+    """Writes numbers into an event file below `directory`; the package tensorboard is needed.
+
+    TensorBoard forgets steps from `first` on that are in older files.
+    """
+
+    def __init__(self, directory: str | Path, *, first: int = 0) -> None:
+        # Takes a third of a second, and most loops have no use for it.
+        events = import_module("tensorboard.compat.proto.event_pb2")
+        writer = import_module("tensorboard.summary.writer.event_file_writer")
+        self._event = events.Event
+        self._summary = import_module("tensorboard.compat.proto.summary_pb2").Summary
+        self._file = writer.EventFileWriter(str(directory))
+        started = events.SessionLog(status=events.SessionLog.START)
+        self._file.add_event(self._event(wall_time=time.time(), step=first, session_log=started))
+
+    def add(self, step: int, values: dict[str, Any]) -> None:
+        """Write the finite numbers among `values`."""
+        pairs = [
+            self._summary.Value(tag=tag, simple_value=float(value))
+            for tag, value in values.items()
+            if isinstance(value, int | float) and math.isfinite(value)
+        ]
+        event = self._event(wall_time=time.time(), step=step, summary=self._summary(value=pairs))
+        self._file.add_event(event)
+
+    def flush(self) -> None:
+        """Make what was written visible."""
+        self._file.flush()
+
+    def close(self) -> None:
+        """End the file."""
+        self._file.close()
+
+
+class TensorBoard(Callback):
+    """Shows the rounds' participation and metrics in TensorBoard.
+
+    Parameters
+    ----------
+    directory : str | Path
+        For ``tensorboard --logdir``.
+    """
+
+    def __init__(self, directory: str | Path) -> None:
+        if find_spec("tensorboard") is None:
+            raise ModuleNotFoundError(
+                "The callback needs TensorBoard: run `pip install 'fedau-flwr[tensorboard]'`."
+            )
+        self._directory = directory
+        self._writer: ScalarWriter | None = None
+
+    def on_start(self, loop: RoundLoop) -> None:
+        """Open the file; of a resumed run only the rounds in the model stay visible."""
+        self._writer = ScalarWriter(self._directory, first=loop.round + 1)
+
+    def round_done(self, loop: RoundLoop, report: RoundReport) -> None:
+        """Write what a round came to."""
+        if self._writer is not None:
+            counts = {name: getattr(report, name) for name in ("counted", "rejected", "absent")}
+            named = {f"participation/{name}": value for name, value in counts.items()}
+            self._writer.add(loop.round, named | loop.metrics)
+            self._writer.flush()
+
+    def on_end(self, loop: RoundLoop) -> None:
+        """Close the file."""
+        if self._writer is not None:
+            self._writer.close()
