@@ -10,12 +10,8 @@ from ..wire.requests import Refusal
 
 
 def local_update(before: Arrays, after: Arrays) -> Arrays:
-    """Return `Δ = y − x` for every averaged array.
-
-    An update that does not have the model's names and shapes is refused here, on the client.
-    """
-    if before.keys() != after.keys():
-        odd = sorted(before.keys() ^ after.keys())
+    """Return `Δ = y − x` of every averaged array; other names or shapes than before are refused."""
+    if odd := sorted(before.keys() ^ after.keys()):
         raise Refusal(
             f"The reply's arrays differ from the model's in {odd}, but must have the same names."
         )
@@ -26,15 +22,15 @@ def local_update(before: Arrays, after: Arrays) -> Arrays:
             raise Refusal(
                 f"Array {name!r} has shape {end.shape}, but must keep the model's {start.shape}."
             )
-        if not is_averaged(start.dtype):
-            if start.dtype.kind not in "biu":
-                raise Refusal(
-                    f"Array {name!r} has type {start.dtype}, but must be float, integer or bool."
+        if is_averaged(start.dtype):
+            with np.errstate(invalid="ignore", over="ignore"):
+                update[name] = np.subtract(
+                    end, start, dtype=wire_dtype(start.dtype), casting="unsafe"
                 )
-            continue
-        wide = wire_dtype(start.dtype)
-        with np.errstate(invalid="ignore", over="ignore"):
-            update[name] = np.subtract(end, start, dtype=wide, casting="unsafe")
+        elif start.dtype.kind not in "biu":
+            raise Refusal(
+                f"Array {name!r} has type {start.dtype}, but must be float, integer or bool."
+            )
     return update
 
 
@@ -44,10 +40,3 @@ def check_finite(parts: Parts) -> None:
         for name, value in arrays.items():
             if not np.isfinite(value).all():
                 raise Refusal(f"The update of array {name!r} is not finite, so it is not sent.")
-
-
-def with_placeholders(part: Arrays, model: Arrays) -> Arrays:
-    """Return a part in the model's order, zeros for arrays that are not averaged."""
-    return {
-        name: part[name] if name in part else np.zeros_like(value) for name, value in model.items()
-    }

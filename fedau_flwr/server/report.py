@@ -58,14 +58,8 @@ class RoundReport:
 
     def log(self, rejected: Mapping[int, str]) -> None:
         """Write a line about the round, and one for each reply that was rejected."""
-        log.info(
-            "Round %d: %d counted, %d rejected, %d without reply, %.1f s",
-            self.round,
-            self.counted,
-            self.rejected,
-            self.absent,
-            self.seconds,
-        )
+        numbers = (self.round, self.counted, self.rejected, self.absent, self.seconds)
+        log.info("Round %d: %d counted, %d rejected, %d without reply, %.1f s", *numbers)
         for node, reason in rejected.items():
             # The words may be the client's own, of any length and with lines of their own.
             said = " ".join(reason.split())[:500].rstrip(".")

@@ -17,13 +17,14 @@ from flwr.app import (
     Message,
     MessageType,
     MetricRecord,
+    RecordDict,
 )
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 
-from ..arrays import Arrays
+from ..arrays import Arrays, moved
 from ..client.transform import Transform
-from ..wire.dialects import Dialect, MessageDialect, NumPyDialect
+from ..wire.dialects import NUMPY_REQUEST, numbered
 from ..wire.parts import Layout, Parts
 from ..wire.records import decode_all, encode
 from ..wire.requests import COUNTED, HOSTED
@@ -41,13 +42,29 @@ if TYPE_CHECKING:
 log = logging.getLogger("flwr.fedau")
 
 
+def check_population(num_clients: object) -> None:
+    """Raise ValueError unless the number of clients is one."""
+    if not isinstance(num_clients, int) or num_clients < 1:
+        raise ValueError(f"num_clients is {num_clients!r}, but must be an integer >= 1.")
+
+
 class SumStrategy(FedAvg):
     """A method whose server needs nothing but a sum over its participants.
 
     A method says which `transform` its clients apply to their updates and overrides `step`, the
     rule that makes the next model from the sums of the parts that they send. Everything else is
     here: who is asked, what is summed and how, who was counted, and that every client is told
-    which of its rounds were, without which lost replies would bias the weights.
+    which of its rounds were, without which lost replies would bias the weights. Both halves of a
+    method of your own, which then works with secure sums, privacy and checkpoints as well::
+
+        class Signs(Transform):  # clients: FedAUMod(transforms=[Signs])
+            def contribute(self, update, turn):
+                return {"update": {k: turn.weight * np.sign(v) for k, v in update.items()}}
+
+        class SignSum(SumStrategy):  # server: SignSum(num_clients=100)
+            transform = Signs()
+            def step(self, model, sums, participants):
+                return self.moved(model, sums["update"]) if sums else model
 
     Parameters
     ----------
@@ -89,8 +106,9 @@ class SumStrategy(FedAvg):
         round_timeout: float | None = None,
         **options: Any,
     ) -> None:
-        if not isinstance(num_clients, int) or num_clients < 1:
-            raise ValueError(f"num_clients is {num_clients!r}, but must be an integer >= 1.")
+        check_population(num_clients)
+        if not isinstance(getattr(self, "transform", None), Transform):
+            raise TypeError(f"{type(self).__name__}.transform must be an instance of a Transform.")
         if not server_learning_rate > 0:
             raise ValueError(f"server_learning_rate is {server_learning_rate!r}, but must be > 0.")
         if round_timeout is not None and not round_timeout > 0:
@@ -108,11 +126,9 @@ class SumStrategy(FedAvg):
         self.server_learning_rate = server_learning_rate
         self.round_timeout = round_timeout
         self.roster = roster or Roster()
-        self.dialect: Dialect = (
-            NumPyDialect()
-            if numpy_clients
-            else MessageDialect(self.arrayrecord_key, self.configrecord_key)
-        )
+        self.numpy_clients = numpy_clients
+        if numpy_clients:
+            self.arrayrecord_key, self.configrecord_key = NUMPY_REQUEST
         self.summation = summation or PlainSum()
         if privacy is not None:
             self.summation = privacy.around(self.summation)
@@ -139,6 +155,10 @@ class SumStrategy(FedAvg):
         participants : int
             The number of clients in the sums.
         """
+
+    def moved(self, model: Arrays, total: Arrays, divisor: int | None = None) -> Arrays:
+        """Return `model + η · total / divisor`, where the divisor is `N` unless it is given."""
+        return moved(model, total, self.server_learning_rate / (divisor or self.num_clients))
 
     def summary(self) -> None:
         """Log summary configuration of the strategy."""
@@ -185,7 +205,8 @@ class SumStrategy(FedAvg):
         self.ledger.open(server_round + self._offset)
         self._opened_at = time.monotonic()
         self._names = list(arrays)
-        arrays = self.dialect.named(arrays)
+        if self.numpy_clients:
+            arrays = ArrayRecord(numbered(arrays.values()))
         nodes: list[int] = []
         if self.summation.rounds_left(1):
             nodes = self._present(grid, self.fraction_train, self.min_train_nodes)
@@ -202,28 +223,27 @@ class SumStrategy(FedAvg):
             asked=asked,
             example_key=self.weighted_by_key,
         )
-        weights = self.groups.weights()
         messages = [
-            Message(
-                self.dialect.content(arrays, {**config, **self._participation(here, weights)}),
-                dst_node_id=node,
-                message_type=MessageType.TRAIN,
-                ttl=self._deadline,
-            )
+            self._message(node, MessageType.TRAIN, arrays, {**config, **self._participation(here)})
             for node, here in asked.items()
         ]
         return self.summation.open(self._round, messages)
+
+    def _message(
+        self, node: int, kind: str, arrays: ArrayRecord, config: dict[str, Any]
+    ) -> Message:
+        content = RecordDict({self.arrayrecord_key: arrays})
+        content[self.configrecord_key] = ConfigRecord(config)
+        return Message(content, node, kind, ttl=self._deadline)
 
     @property
     def _deadline(self) -> float:
         return self.round_timeout or self._timeout
 
-    def _participation(self, clients: list[int], weights: Mapping[str, float]) -> dict[str, Any]:
+    def _participation(self, clients: list[int]) -> dict[str, Any]:
         """Return what this round's message says to the clients of one node."""
-        transform = self.transform.to_text()
-        requests = [
-            self.ledger.request(client, transform=transform, groups=weights) for client in clients
-        ]
+        transform, weights = self.transform.to_text(), self.groups.weights()
+        requests = [self.ledger.request(n, transform=transform, groups=weights) for n in clients]
         config: dict[str, Any] = {**requests[0].to_config()}
         if self.roster.hosting:
             config[HOSTED] = clients
@@ -282,9 +302,8 @@ class SumStrategy(FedAvg):
     ) -> list[Message]:
         """Configure federated evaluation, from one snapshot of the nodes."""
         nodes = self._present(grid, self.fraction_evaluate, self.min_evaluate_nodes)
-        config = ConfigRecord({**config, "server-round": server_round + self._offset})
-        content = self.dialect.content(arrays, {**config})
-        return [Message(content, n, MessageType.EVALUATE, ttl=self._deadline) for n in nodes]
+        fields = {**config, "server-round": server_round + self._offset}
+        return [self._message(node, MessageType.EVALUATE, arrays, fields) for node in nodes]
 
     def checkpointed(self, server_round: int) -> None:
         """Note that a checkpoint of `server_round` is safe, so that clients drop older state.
