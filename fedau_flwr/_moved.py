@@ -14,7 +14,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 MODULES = {
-    "contribution": "client.contribution",
+    "contribution": "client.participant",
     "delivery": "server.deadlines",
     "fixed_point": "wire.fixed_point",
     "groups": "server.groups",

@@ -26,9 +26,8 @@ from flwr.server.strategy import FedAvg
 
 from .arrays import Arrays, is_averaged, moved
 from .methods.fedau import check_divisor
-from .server.ledger import Ledger
+from .server.ledger import Ledger, check_population
 from .server.replies import unweighted
-from .server.strategy import check_population
 from .wire.dialects import numbered
 
 log = logging.getLogger("flwr.fedau")

@@ -11,12 +11,13 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from ..arrays import Arrays, scaled
+import numpy as np
+
+from ..arrays import Arrays, is_averaged, scaled, wire_dtype
 from ..weight_state import StateError, WeightState
 from ..weighting import Weighting
 from ..wire.parts import Parts
 from ..wire.requests import COUNTED, Refusal, Request
-from .contribution import check_finite, local_update
 from .preparation import Preparation
 from .store import Store, Version
 from .transform import Memory, Transform, Turn, named_transform
@@ -174,3 +175,36 @@ def _keep(versions: Sequence[Version], safe: int | None) -> tuple[Version, ...]:
     before = [version for version in versions if version.round <= safe]
     after = [version for version in versions if version.round > safe]
     return (*before[-1:], *after)
+
+
+def local_update(before: Arrays, after: Arrays) -> Arrays:
+    """Return `Δ = y − x` of every averaged array; other names or shapes than before are refused."""
+    if odd := sorted(before.keys() ^ after.keys()):
+        raise Refusal(
+            f"The reply's arrays differ from the model's in {odd}, but must have the same names."
+        )
+    update = {}
+    for name, start in before.items():
+        end = after[name]
+        if end.shape != start.shape:
+            raise Refusal(
+                f"Array {name!r} has shape {end.shape}, but must keep the model's {start.shape}."
+            )
+        if is_averaged(start.dtype):
+            with np.errstate(invalid="ignore", over="ignore"):
+                update[name] = np.subtract(
+                    end, start, dtype=wire_dtype(start.dtype), casting="unsafe"
+                )
+        elif start.dtype.kind not in "biu":
+            raise Refusal(
+                f"Array {name!r} has type {start.dtype}, but must be float, integer or bool."
+            )
+    return update
+
+
+def check_finite(parts: Parts) -> None:
+    """Refuse to send what the server could not add."""
+    for arrays in parts.values():
+        for name, value in arrays.items():
+            if not np.isfinite(value).all():
+                raise Refusal(f"The update of array {name!r} is not finite, so it is not sent.")

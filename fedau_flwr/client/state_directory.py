@@ -160,8 +160,3 @@ def describe(root: Path) -> Iterator[str]:
                 f"weight {state.weight:.6g} from {state.intervals} closed intervals and "
                 f"{state.elapsed} rounds since the last{holding}."
             )
-
-
-def is_state_directory(root: Path) -> bool:
-    """Return whether there is any client's state below `root`."""
-    return any(root.glob(f"*/*/{STATE}"))

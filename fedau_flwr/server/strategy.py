@@ -8,7 +8,7 @@ import random
 import time
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flwr.app import (
     DEFAULT_TTL,
@@ -24,28 +24,20 @@ from flwr.serverapp.strategy import FedAvg, Result
 
 from ..arrays import Arrays, moved
 from ..client.transform import Transform
+from ..privacy.gaussian import GaussianPrivacy
 from ..wire.dialects import NUMPY_REQUEST, numbered
 from ..wire.parts import Layout, Parts
 from ..wire.records import decode_all, encode
-from ..wire.requests import COUNTED, HOSTED
+from ..wire.requests import hosted_config
 from .deadlines import with_deadline
 from .groups import Groups
-from .ledger import Ledger
+from .ledger import Ledger, check_population
 from .replies import expected
 from .report import RoundReport
 from .roster import Roster
-from .summation import PlainSum, Round, Sum, Summation
-
-if TYPE_CHECKING:
-    from ..privacy.gaussian import GaussianPrivacy
+from .summation import PlainSum, Round, Summation
 
 log = logging.getLogger("flwr.fedau")
-
-
-def check_population(num_clients: object) -> None:
-    """Raise ValueError unless the number of clients is one."""
-    if not isinstance(num_clients, int) or num_clients < 1:
-        raise ValueError(f"num_clients is {num_clients!r}, but must be an integer >= 1.")
 
 
 class SumStrategy(FedAvg):
@@ -107,8 +99,8 @@ class SumStrategy(FedAvg):
         **options: Any,
     ) -> None:
         check_population(num_clients)
-        if not isinstance(getattr(self, "transform", None), Transform):
-            raise TypeError(f"{type(self).__name__}.transform must be an instance of a Transform.")
+        if not isinstance(transform := getattr(self, "transform", None), Transform):
+            raise ValueError(f"transform is {transform!r}, but must be an instance of a Transform.")
         if not server_learning_rate > 0:
             raise ValueError(f"server_learning_rate is {server_learning_rate!r}, but must be > 0.")
         if round_timeout is not None and not round_timeout > 0:
@@ -191,10 +183,9 @@ class SumStrategy(FedAvg):
         self._offset = self.ledger.round
         if (left := self.summation.rounds_left(num_rounds)) < num_rounds:
             log.warning("The privacy budget has room for %d of %d rounds.", left, num_rounds)
+        grid = with_deadline(grid)
         try:
-            return super().start(
-                with_deadline(grid), initial_arrays, left, timeout, *args, **kwargs
-            )
+            return super().start(grid, initial_arrays, left, timeout, *args, **kwargs)
         finally:
             self._offset = 0
 
@@ -229,9 +220,7 @@ class SumStrategy(FedAvg):
         ]
         return self.summation.open(self._round, messages)
 
-    def _message(
-        self, node: int, kind: str, arrays: ArrayRecord, config: dict[str, Any]
-    ) -> Message:
+    def _message(self, node: int, kind: str, arrays: ArrayRecord, config: Any) -> Message:
         content = RecordDict({self.arrayrecord_key: arrays})
         content[self.configrecord_key] = ConfigRecord(config)
         return Message(content, node, kind, ttl=self._deadline)
@@ -244,22 +233,15 @@ class SumStrategy(FedAvg):
         """Return what this round's message says to the clients of one node."""
         transform, weights = self.transform.to_text(), self.groups.weights()
         requests = [self.ledger.request(n, transform=transform, groups=weights) for n in clients]
-        config: dict[str, Any] = {**requests[0].to_config()}
-        if self.roster.hosting:
-            config[HOSTED] = clients
-            config[COUNTED] = [-1 if r.counted is None else r.counted for r in requests]
-        return config
+        return hosted_config(requests) if self.roster.hosting else {**requests[0].to_config()}
 
     def _present(self, grid: Grid, fraction: float, least: int) -> list[int]:
         """Return the nodes to ask, from one snapshot of the grid."""
         if fraction == 0.0:
             return []
         while len(nodes := sorted(grid.get_node_ids())) < self.min_available_nodes:
-            log.info(
-                "Waiting for nodes to connect: %d connected (minimum required: %d).",
-                len(nodes),
-                self.min_available_nodes,
-            )
+            sentence = "Waiting for nodes to connect: %d connected (minimum required: %d)."
+            log.info(sentence, len(nodes), self.min_available_nodes)
             time.sleep(1)
         nodes.sort(key=self.roster.number)
         wanted = min(max(int(len(nodes) * fraction), least), len(nodes))
@@ -269,33 +251,20 @@ class SumStrategy(FedAvg):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Add up the contributions that arrived and let the rule make its step."""
-        this = self._round
-        if this is None or this.number != server_round + self._offset:
+        this, number = self._round, server_round + self._offset
+        if this is None or this.number != number:
             raise ValueError(
-                f"aggregate_train was called for round {server_round + self._offset}, but "
-                "configure_train was not."
+                f"aggregate_train was called for round {number}, but configure_train was not."
             )
         self._round = None
-        replies = replies if isinstance(replies, list) else list(replies)
         result = self.summation.close(this, expected(replies, this.asked))
         self.ledger.count(result.clients)
         self.groups.advance(group for group in result.groups if group in self.groups)
         self.last_round = RoundReport.of(this, result, time.monotonic() - self._opened_at)
         self.last_round.log(result.rejected)
         model = self.step(this.layout.model, result.parts, len(result.clients))
-        return encode(dict(zip(self._names, model.values(), strict=True))), self._metrics(result)
-
-    def _metrics(self, result: Sum) -> MetricRecord | None:
-        """Return the plain mean of reported metrics, or what the user's function makes of them."""
-        if not result.metrics:
-            return None
-        for record in result.metrics:
-            record.metric_records["metrics"][self.weighted_by_key] = 1.0
-        try:
-            return self.train_metrics_aggr_fn(result.metrics, self.weighted_by_key)
-        except (KeyError, TypeError, ValueError) as odd:
-            log.warning("Reported metrics are ignored, since replies differ in them: %s.", odd)
-            return None
+        metrics = result.mean_metrics(self.train_metrics_aggr_fn, self.weighted_by_key)
+        return encode(dict(zip(self._names, model.values(), strict=True))), metrics
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid

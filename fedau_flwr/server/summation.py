@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from flwr.app import Message, RecordDict
+from flwr.app import Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 
 from ..wire.parts import Layout, Parts, added_parts
@@ -49,6 +49,18 @@ class Sum:
     rejected: dict[int, str] = field(default_factory=dict)  # nodes whose replies are not, and why
     groups: list[str] = field(default_factory=list)  # of every accepted reply that named one
     metrics: list[RecordDict] = field(default_factory=list)  # that clients chose to report
+
+    def mean_metrics(
+        self, aggregate: Callable[[list[RecordDict], str], MetricRecord], weight_key: str
+    ) -> MetricRecord | None:
+        """Return the plain mean of reported metrics, or what the user's function makes of them."""
+        for record in self.metrics:
+            record.metric_records["metrics"][weight_key] = 1.0
+        try:
+            return aggregate(self.metrics, weight_key) if self.metrics else None
+        except (KeyError, TypeError, ValueError) as odd:
+            log.warning("Reported metrics are ignored, since replies differ in them: %s.", odd)
+            return None
 
 
 class Summation(ABC):

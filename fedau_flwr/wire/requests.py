@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -109,6 +109,13 @@ class Request:
                 f"{COUNTED} is {request.counted}, but must be before round {request.round}."
             )
         return request
+
+
+def hosted_config(requests: Sequence[Request]) -> dict[str, Any]:
+    """Return the entries of a message to a host: those of one client, and what differs in lists."""
+    counted = [-1 if request.counted is None else request.counted for request in requests]
+    clients = [request.client for request in requests]
+    return {**requests[0].to_config(), HOSTED: clients, COUNTED: counted}
 
 
 def hosted_requests(config: Mapping[str, Any]) -> dict[int, Request]:
