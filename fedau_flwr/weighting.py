@@ -161,7 +161,6 @@ class InverseProbabilityWeighting(Weighting):
 
     def advance(self, state: WeightState, participated: bool) -> WeightState:
         """Return the state after one more round."""
-        del participated
         return self.skip(state, 1)
 
     def skip(self, state: WeightState, rounds: int) -> WeightState:

@@ -212,7 +212,6 @@ def _reported(content: RecordDict, report: tuple[str, ...]) -> dict[str, Any]:
     if NUMPY_PARAMETERS in content.array_records:
         records = [content.config_records.get(NUMPY_METRICS, {})]
     reported = {k: v for record in records for k, v in record.items() if k in report}
-    for name in report:
-        if name not in reported:
-            log.warning("Metric %r is to be reported, but the app's reply does not hold it.", name)
+    for name in {*report} - reported.keys():
+        log.warning("Metric %r is to be reported, but the app's reply does not hold it.", name)
     return reported

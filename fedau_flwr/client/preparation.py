@@ -150,9 +150,8 @@ class Preparation:
             grid = fields.pop("grid", None)
             return cls(**fields, grid=FixedPoint(**grid) if grid else None)
         except (TypeError, ValueError, AttributeError):
-            raise Refusal(
-                f"{PREPARATION} is {text!r}, but must be what SecureSum writes."
-            ) from None
+            sentence = f"{PREPARATION} is {text!r}, but must be what SecureSum writes."
+            raise Refusal(sentence) from None
 
 
 def _arrays(parts: Parts) -> list[Floats]:

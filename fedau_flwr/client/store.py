@@ -62,7 +62,6 @@ class Store(ABC):
     @contextmanager
     def locked(self, training: str) -> Iterator[None]:
         """Hold the client's state of `training` against other processes."""
-        del training
         yield
 
     @abstractmethod
@@ -161,7 +160,6 @@ class ContextStore(Store):
         return versions_from_json(str(record["versions"]), training, self._arrays)
 
     def _arrays(self, server_round: int, attempt: int) -> Arrays:
-        del attempt
         mine = f"{server_round}/"
         stored = self._context.state.array_records[self.ARRAYS].items()
         return {key.removeprefix(mine): a.numpy() for key, a in stored if key.startswith(mine)}

@@ -71,7 +71,6 @@ class Transform(ABC):
 
     def start(self, model: Arrays, turn: Turn) -> Arrays:
         """Return what training starts from: the model that came with the request, by default."""
-        del turn
         return model
 
     @abstractmethod
@@ -83,7 +82,6 @@ class Transform(ABC):
 
         `sent` is what really left the client: clipped, and rounded to the grid of a secure sum.
         """
-        del sent
         return memory
 
     def check(self, parts: Parts) -> None:

@@ -85,7 +85,6 @@ class Summation(ABC):
 
     def open(self, this: Round, messages: list[Message]) -> list[Message]:
         """Prepare a round; returns the train messages that are to be sent."""
-        del this
         return messages
 
     @abstractmethod

@@ -99,15 +99,11 @@ class Request:
             transform=str(config.get(TRANSFORM, WEIGHTED)),
             groups=_group_weights(config.get(GROUPS, "{}")),
         )
-        number, start = request.attempts[-1]
-        if request.round < start:
-            raise Refusal(
-                f"{ROUND} is {request.round}, but attempt {number} started at round {start}."
-            )
-        if request.counted is not None and request.counted >= request.round:
-            raise Refusal(
-                f"{COUNTED} is {request.counted}, but must be before round {request.round}."
-            )
+        now, (number, start) = request.round, request.attempts[-1]
+        if now < start:
+            raise Refusal(f"{ROUND} is {now}, but attempt {number} started at round {start}.")
+        if request.counted is not None and request.counted >= now:
+            raise Refusal(f"{COUNTED} is {request.counted}, but must be before round {now}.")
         return request
 
 
