@@ -7,7 +7,6 @@ in place of every single reply, and the sum of these is the sum of the contribut
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,13 +23,12 @@ from flwr.server.client_manager import ClientManager
 from flwr.server.client_proxy import ClientProxy
 from flwr.server.strategy import FedAvg
 
+from ._log import log
 from .arrays import Arrays, is_averaged, moved
 from .methods.fedau import check_divisor
 from .server.ledger import Ledger, check_population
 from .server.replies import unweighted
 from .wire.dialects import numbered
-
-log = logging.getLogger("flwr.fedau")
 
 
 class FedAU(FedAvg):

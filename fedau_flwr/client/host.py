@@ -7,13 +7,13 @@ Each client keeps its own history, as if it were alone.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from flwr.app import ConfigRecord, Message
 
+from .._log import log
 from ..arrays import Arrays
 from ..wire.dialects import reply_content
 from ..wire.parts import Parts, added_parts
@@ -22,8 +22,6 @@ from ..wire.requests import HOSTED, LABEL_RECORD, Refusal, hosted_requests
 from .mod import refuse
 from .participant import Participant
 from .preparation import Preparation
-
-log = logging.getLogger("flwr.fedau")
 
 Train = Callable[[int, Arrays], Arrays]
 

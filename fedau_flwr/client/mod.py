@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
@@ -11,6 +10,7 @@ from typing import Any
 from flwr.app import ConfigRecord, Context, Error, Message, MessageType, RecordDict
 
 from .. import _flower
+from .._log import log
 from ..arrays import Arrays
 from ..weighting import FedAUWeighting, Weighting
 from ..wire.dialects import NUMPY_METRICS, NUMPY_PARAMETERS, reply_content
@@ -22,8 +22,6 @@ from .preparation import Preparation
 from .state_directory import open_store
 from .store import Store
 from .transform import Transform
-
-log = logging.getLogger("flwr.fedau")
 
 CallNext = Callable[[Message, Context], Message]
 Importance = float | Callable[[Context], float]

@@ -7,12 +7,12 @@ settles the pending one, and every round it was not asked for is an absence.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from .._log import log
 from ..arrays import Arrays, is_averaged, scaled, wire_dtype
 from ..weight_state import StateError, WeightState
 from ..weighting import Weighting
@@ -21,8 +21,6 @@ from ..wire.requests import COUNTED, Refusal, Request
 from .preparation import Preparation
 from .store import Store, Version
 from .transform import Memory, Transform, Turn, named_transform
-
-log = logging.getLogger("flwr.fedau")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,18 +33,13 @@ class Settled:
     kept: tuple[Version, ...]  # that a resumed server may still go back to
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Participant:
-    """A client that keeps its participation state in `store`.
+    """A client that keeps its participation state in `store`."""
 
-    It knows `transforms` beside those of this package.
-    """
-
-    def __init__(
-        self, store: Store, weighting: Weighting, transforms: Iterable[type[Transform]] = ()
-    ) -> None:
-        self.store = store
-        self.weighting = weighting
-        self.transforms = tuple(transforms)
+    store: Store
+    weighting: Weighting
+    transforms: tuple[type[Transform], ...] = ()  # beside those of this package
 
     def contribute(
         self,

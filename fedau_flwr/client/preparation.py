@@ -8,7 +8,6 @@ remembers what it sent: under `MIFA` and `FedVARP` that memory has to agree with
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -18,13 +17,12 @@ from typing import Any
 import numpy as np
 from flwr.app import RecordDict
 
+from .._log import log
 from ..privacy.clipping import AdaptiveNorm, clip
 from ..privacy.noise import share_std
 from ..wire.fixed_point import FixedPoint, Floats
 from ..wire.parts import Parts, scalar
 from ..wire.requests import Refusal, Request
-
-log = logging.getLogger("flwr.fedau")
 
 PREPARATION = "fedau-preparation"
 NOISE_TAIL = 8.0

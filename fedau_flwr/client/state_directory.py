@@ -9,7 +9,6 @@ folder holds one whole state.
 from __future__ import annotations
 
 import fcntl
-import logging
 import os
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -19,13 +18,12 @@ from pathlib import Path
 import numpy as np
 from flwr.app import Context
 
+from .._log import log
 from ..arrays import Arrays
 from ..files import save_arrays, write_atomically
 from ..weight_state import StateError
 from ..wire.requests import Refusal
 from .store import ContextStore, Store, Version, flattened, versions_from_json, versions_to_json
-
-log = logging.getLogger("flwr.fedau")
 
 STATE = "state.json"
 STATE_DIR = "fedau-state-dir"

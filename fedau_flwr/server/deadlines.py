@@ -8,7 +8,6 @@ cannot be read, which Flower notices only here, and one in another node's name.
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections.abc import Iterable
@@ -20,9 +19,8 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from .. import _flower
+from .._log import log
 from .forwarding import ForwardingGrid
-
-log = logging.getLogger("flwr.fedau")
 
 _PULLS_AT_ONCE = 16
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5

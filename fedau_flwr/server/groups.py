@@ -7,15 +7,13 @@ one history per group; a node names its group and uses the group's weight.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from .._log import log
 from ..weighting import check_cutoff
-
-log = logging.getLogger("flwr.fedau")
 
 _STATE = ("intervals", "length", "elapsed")
 

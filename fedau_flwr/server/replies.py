@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -10,13 +9,12 @@ import numpy as np
 from flwr.app import Array, ConfigRecord, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
+from .._log import log
 from ..arrays import is_averaged, wire_dtype
 from ..wire.dialects import NUMPY_METRICS, contribution_records
 from ..wire.parts import Layout, Parts, flat_name
 from ..wire.records import decode
 from ..wire.requests import GROUP, HOSTED, LABEL_RECORD
-
-log = logging.getLogger("flwr.fedau")
 
 
 class Rejection(Exception):

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .._log import log
+
 if TYPE_CHECKING:
     from .summation import Round, Sum
-
-log = logging.getLogger("flwr.fedau")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

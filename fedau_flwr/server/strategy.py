@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import logging
 import random
 import time
 from abc import abstractmethod
@@ -22,6 +21,7 @@ from flwr.app import (
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 
+from .._log import log
 from ..arrays import Arrays, moved
 from ..client.transform import Transform
 from ..privacy.gaussian import GaussianPrivacy
@@ -36,8 +36,6 @@ from .replies import expected
 from .report import RoundReport
 from .roster import Roster
 from .summation import PlainSum, Round, Summation
-
-log = logging.getLogger("flwr.fedau")
 
 
 class SumStrategy(FedAvg):

@@ -7,7 +7,6 @@ without any strategy noticing, and privacy is a wrapper around either.
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,10 +16,9 @@ import numpy as np
 from flwr.app import Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 
+from .._log import log
 from ..wire.parts import Layout, Parts, added_parts
 from .replies import Rejection, read_contribution, read_extras, read_hosted
-
-log = logging.getLogger("flwr.fedau")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
