@@ -14,7 +14,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 MODULES = {
-    "contribution": "client.contribution",
+    "contribution": "client.participant",
     "delivery": "server.deadlines",
     "fixed_point": "wire.fixed_point",
     "groups": "server.groups",
@@ -37,9 +37,8 @@ class _OldNames(MetaPathFinder, Loader):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         package, _, name = fullname.rpartition(".")
-        if package != __package__ or name not in MODULES:
-            return None
-        return ModuleSpec(fullname, self)
+        known = package == __package__ and name in MODULES
+        return ModuleSpec(fullname, self) if known else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         new = f"{__package__}.{MODULES[spec.name.rpartition('.')[2]]}"

@@ -13,9 +13,10 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from .client.state_directory import describe, is_state_directory
+from .client.state_directory import describe
 
 USER_ERROR = 2
+_NAME = b'name = "fedau-flwr"'
 
 app = typer.Typer(
     help="FedAU for Flower: federated learning with clients that come and go.",
@@ -40,25 +41,19 @@ def show_state(
     """Print the participation state of all clients below DIRECTORY in plain words."""
     if not directory.is_dir():
         fail(f"DIRECTORY is {str(directory)!r}, but must be an existing directory.")
-    if not is_state_directory(directory):
+    if not (lines := list(describe(directory))):
         fail(f"DIRECTORY is {str(directory)!r}, but must hold the state of at least one client.")
-    for line in describe(directory):
-        typer.echo(line)
+    typer.echo("\n".join(lines))
 
 
 def find_suite() -> Path | None:
     """Return the clone that holds the simulation suite: around here, or around this package."""
     for place in (Path.cwd(), *Path.cwd().parents, Path(__file__).resolve().parents[1]):
-        if (place / "simulations" / "cli" / "app.py").is_file() and _is_ours(
-            place / "pyproject.toml"
-        ):
+        suite, project = place / "simulations" / "cli" / "app.py", place / "pyproject.toml"
+        # Other projects may have `simulations` as well.
+        if suite.is_file() and project.is_file() and _NAME in project.read_bytes():
             return place
     return None
-
-
-def _is_ours(project: Path) -> bool:
-    """Return whether a project file is this one's; others may have `simulations` as well."""
-    return project.is_file() and b'name = "fedau-flwr"' in project.read_bytes()
 
 
 def main() -> None:
@@ -76,13 +71,9 @@ def main() -> None:
         try:
             importlib.import_module("simulations.cli.app").register(app)
         except ModuleNotFoundError as missing:
-            _explain_missing(missing)
+            typer.echo(
+                f"The simulation suite needs the module {missing.name!r}: "
+                "run `pip install -e '.[simulations]'` in the clone.",
+                err=True,
+            )
     app(prog_name="fedau")
-
-
-def _explain_missing(missing: ModuleNotFoundError) -> None:
-    typer.echo(
-        f"The simulation suite needs the module {missing.name!r}: "
-        "run `pip install -e '.[simulations]'` in the clone.",
-        err=True,
-    )

@@ -7,7 +7,6 @@ in place of every single reply, and the sum of these is the sum of the contribut
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,12 +23,12 @@ from flwr.server.client_manager import ClientManager
 from flwr.server.client_proxy import ClientProxy
 from flwr.server.strategy import FedAvg
 
+from ._log import log
 from .arrays import Arrays, is_averaged, moved
 from .methods.fedau import check_divisor
-from .server.ledger import Ledger
+from .server.ledger import Ledger, check_population
 from .server.replies import unweighted
-
-log = logging.getLogger("flwr.fedau")
+from .wire.dialects import numbered
 
 
 class FedAU(FedAvg):
@@ -55,8 +54,7 @@ class FedAU(FedAvg):
         divisor: str = "clients",
         **options: Any,
     ) -> None:
-        if not isinstance(num_clients, int) or num_clients < 1:
-            raise ValueError(f"num_clients is {num_clients!r}, but must be an integer >= 1.")
+        check_population(num_clients)
         check_divisor(divisor)
         super().__init__(**{"fraction_evaluate": 0.0, **options})
         self.num_clients = num_clients
@@ -74,15 +72,11 @@ class FedAU(FedAvg):
         """Ask the sampled clients, each with the last round in which it was counted."""
         self.ledger.open(server_round)
         self._model = _named(parameters)
+        asked = super().configure_fit(server_round, parameters, client_manager)
+        requests = [self.ledger.request(int(client.cid)).to_config() for client, _ in asked]
         return [
-            (
-                client,
-                FitIns(
-                    ins.parameters,
-                    {**ins.config, **self.ledger.request(int(client.cid)).to_config()},
-                ),
-            )
-            for client, ins in super().configure_fit(server_round, parameters, client_manager)
+            (client, FitIns(ins.parameters, {**ins.config, **request}))
+            for (client, ins), request in zip(asked, requests, strict=True)
         ]
 
     def aggregate_fit(
@@ -102,13 +96,8 @@ class FedAU(FedAvg):
             counted.append(int(client.cid))
             for name, value in contribution.items():
                 total[name] = total[name] + value if name in total else value
-        log.info(
-            "Round %d: %d counted, %d rejected, %d failed",
-            server_round,
-            len(counted),
-            len(results) - len(counted),
-            len(failures),
-        )
+        numbers = (server_round, len(counted), len(results) - len(counted), len(failures))
+        log.info("Round %d: %d counted, %d rejected, %d failed", *numbers)
         if not counted:
             return None, {}
         self.ledger.count(counted)
@@ -138,5 +127,4 @@ class FedAU(FedAvg):
 
 
 def _named(parameters: Parameters) -> Arrays:
-    arrays = parameters_to_ndarrays(parameters)
-    return {str(number): value for number, value in enumerate(arrays)}
+    return numbered(parameters_to_ndarrays(parameters))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 
 import numpy as np
-from flwr.app import ConfigRecord
 from numpy.typing import NDArray
 
 VERSION = 1
@@ -18,6 +17,12 @@ class StateError(ValueError):
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
         super().__init__(f"FedAU state: {field} is {value!r}, but must be {allowed}.")
+
+
+def check_integer(field: str, value: object, least: int) -> None:
+    """Raise `StateError` unless a field is an integer, and large enough."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise StateError(field, value, f"an integer >= {least}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +48,9 @@ class WeightState:
 
     def __post_init__(self) -> None:
         for field in ("round", "intervals", "elapsed"):
-            value = getattr(self, field)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-                raise StateError(field, value, "an integer >= 0")
-        if self.intervals + self.elapsed > self.round:
-            raise StateError(
-                "round",
-                self.round,
-                f"at least intervals + elapsed = {self.intervals + self.elapsed}",
-            )
+            check_integer(field, getattr(self, field), 0)
+        if (least := self.intervals + self.elapsed) > self.round:
+            raise StateError("round", self.round, f"at least intervals + elapsed = {least}")
         weight = self.weight
         if not isinstance(weight, int | float) or not math.isfinite(weight) or weight < 1.0:
             raise StateError("weight", weight, "a finite number >= 1")
@@ -67,21 +66,10 @@ class WeightState:
             raise StateError("state", fields, "an object with the fields of a WeightState")
         if fields.get("version") != VERSION:
             raise StateError("version", fields.get("version"), str(VERSION))
-        values = {}
-        for name in ("round", "intervals", "elapsed", "weight"):
-            if name not in fields:
-                raise StateError(name, None, "present")
-            values[name] = fields[name]
-        return cls(**values)  # type: ignore[arg-type]  # checked in __post_init__
-
-    def to_record(self) -> ConfigRecord:
-        """Return the state as a Flower record."""
-        return ConfigRecord({**self.to_dict()})
-
-    @classmethod
-    def from_record(cls, record: ConfigRecord) -> WeightState:
-        """Read what `to_record` wrote."""
-        return cls.from_dict(dict(record))
+        names = cls.__match_args__
+        if missing := [name for name in names if name not in fields]:
+            raise StateError(missing[0], None, "present")
+        return cls(*(fields[name] for name in names))  # type: ignore[arg-type]  # checked there
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,20 +84,11 @@ class WeightStates:
     @classmethod
     def repeat(cls, state: WeightState, clients: int) -> WeightStates:
         """Return `clients` times the same state."""
-        return cls(
-            np.full(clients, state.round, np.int64),
-            np.full(clients, state.intervals, np.int64),
-            np.full(clients, state.elapsed, np.int64),
-            np.full(clients, state.weight, np.float64),
-        )
+        return cls(*(np.full(clients, value) for value in astuple(state)))
 
     def __len__(self) -> int:
         return len(self.round)
 
     def __getitem__(self, client: int) -> WeightState:
-        return WeightState(
-            int(self.round[client]),
-            int(self.intervals[client]),
-            int(self.elapsed[client]),
-            float(self.weight[client]),
-        )
+        columns = (self.round, self.intervals, self.elapsed, self.weight)
+        return WeightState(*(column[client].item() for column in columns))

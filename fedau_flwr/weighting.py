@@ -40,6 +40,12 @@ class Weighting(ABC):
         del state
 
 
+def check_cutoff(name: str, cutoff: object) -> None:
+    """Raise ValueError unless a cutoff is one, or None."""
+    if cutoff is not None and (not isinstance(cutoff, int) or cutoff < 1):
+        raise ValueError(f"{name} is {cutoff!r}, but must be an integer >= 1 or None.")
+
+
 class FedAUWeighting(Weighting):
     r"""Algorithm 2: the mean length of the client's participation intervals.
 
@@ -58,8 +64,7 @@ class FedAUWeighting(Weighting):
     """
 
     def __init__(self, cutoff: int | None = 50, smoothing: float | None = None) -> None:
-        if cutoff is not None and (not isinstance(cutoff, int) or cutoff < 1):
-            raise ValueError(f"cutoff is {cutoff!r}, but must be an integer >= 1 or None.")
+        check_cutoff("cutoff", cutoff)
         if smoothing is not None and not 0.0 < smoothing <= 1.0:
             raise ValueError(f"smoothing is {smoothing!r}, but must be in (0, 1] or None.")
         self.cutoff = cutoff
@@ -139,27 +144,31 @@ class FedAUWeighting(Weighting):
                 raise StateError("weight", state.weight, f"the mean interval length {mean}")
 
 
-class _ConstantWeighting(Weighting):
-    """A weight that no history changes."""
+class InverseProbabilityWeighting(Weighting):
+    """Weight ``1/p`` for a client whose participation probability is known."""
 
-    def __init__(self, weight: float) -> None:
-        self._weight = weight
+    def __init__(self, p: float) -> None:
+        if not 0.0 < p <= 1.0:
+            raise ValueError(f"p is {p!r}, but a participation probability must be in (0, 1].")
+        self.p = p
+
+    def __repr__(self) -> str:
+        return f"InverseProbabilityWeighting({self.p})"
 
     def initial(self) -> WeightState:
         """Return the constant weight at `t = 0`."""
-        return WeightState(weight=self._weight)
+        return WeightState(weight=1.0 / self.p)
 
     def advance(self, state: WeightState, participated: bool) -> WeightState:
         """Return the state after one more round."""
-        del participated
         return self.skip(state, 1)
 
     def skip(self, state: WeightState, rounds: int) -> WeightState:
         """Return the state after `rounds` more rounds."""
-        return WeightState(round=state.round + rounds, weight=self._weight)
+        return WeightState(round=state.round + rounds, weight=1.0 / self.p)
 
 
-class UnitWeighting(_ConstantWeighting):
+class UnitWeighting(InverseProbabilityWeighting):
     """Weight 1, as in plain FedAvg: average-all, or average-participating at the server."""
 
     def __init__(self) -> None:
@@ -167,16 +176,3 @@ class UnitWeighting(_ConstantWeighting):
 
     def __repr__(self) -> str:
         return "UnitWeighting()"
-
-
-class InverseProbabilityWeighting(_ConstantWeighting):
-    """Weight ``1/p`` for a client whose participation probability is known."""
-
-    def __init__(self, p: float) -> None:
-        if not 0.0 < p <= 1.0:
-            raise ValueError(f"p is {p!r}, but a participation probability must be in (0, 1].")
-        self.p = p
-        super().__init__(1.0 / p)
-
-    def __repr__(self) -> str:
-        return f"InverseProbabilityWeighting({self.p})"

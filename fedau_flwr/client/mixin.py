@@ -11,12 +11,9 @@ from flwr.app import Context, Message
 
 from ..arrays import Arrays
 from ..weighting import FedAUWeighting, Weighting
-from ..wire.dialects import numbered
-from ..wire.parts import beside
+from ..wire.dialects import numbered, reply_arrays
 from ..wire.requests import GROUP, Refusal
-from .contribution import with_placeholders
-from .contributor import Contributor, Importance
-from .mod import FedAUMod
+from .mod import FedAUMod, Importance
 from .transform import Transform
 
 
@@ -82,13 +79,8 @@ def _weighted_train(train: Callable[..., Message]) -> Callable[..., Message]:
     def weighted(self: FedAUMixin, message: Message, context: Context) -> Message:
         if self._fedau_inside:
             return train(self, message, context)
-        mod = FedAUMod(
-            self.fedau_weighting,
-            importance=self.fedau_importance,
-            report=self.fedau_report,
-            transforms=self.fedau_transforms,
-        )
-        return mod(message, context, lambda m, c: _once(self, lambda: train(self, m, c)))
+        call_next = functools.partial(_once, self, train)
+        return _mod(self)(message, context, call_next)
 
     return weighted
 
@@ -103,35 +95,38 @@ def _weighted_fit(fit: Callable[..., Any]) -> Callable[..., Any]:
                 f"{type(self).__name__} does not know its context: return "
                 f"`{type(self).__name__}(...).with_context(context).to_client()` from client_fn."
             )
-        contributor = Contributor(
-            self.fedau_weighting,
-            self.fedau_importance,
-            self.fedau_report,
-            transforms=self.fedau_transforms,
-        )
-        model = {str(number): np.array(value) for number, value in enumerate(parameters)}
+        model = numbered(np.array(value) for value in parameters)
         metrics: dict[str, Any] = {}
 
         def train(start: Arrays) -> Arrays:
             given = parameters if start is model else list(start.values())
-            trained, _, own_metrics = _once(self, lambda: fit(self, given, config))
+            trained, _, own_metrics = _once(self, fit, given, config)
             metrics.update(own_metrics)
-            return {str(number): np.asarray(value) for number, value in enumerate(trained)}
+            return numbered(np.asarray(value) for value in trained)
 
-        parts, group = contributor.contribute(config, self._fedau_context, model, train)
+        parts, group = _mod(self).contribute(config, self._fedau_context, model, train)
         reported = {name: metrics[name] for name in self.fedau_report if name in metrics}
         if group is not None:
             reported[GROUP] = group
-        main = with_placeholders(next(iter(parts.values())), model)
-        return list(numbered(main, beside(parts)).values()), 1, reported
+        main, extra = reply_arrays(parts, model)
+        return [*main.values(), *extra.values()], 1, reported
 
     return weighted
 
 
-def _once(self: FedAUMixin, call: Callable[[], Any]) -> Any:
+def _mod(self: FedAUMixin) -> FedAUMod:
+    return FedAUMod(
+        self.fedau_weighting,
+        importance=self.fedau_importance,
+        report=self.fedau_report,
+        transforms=self.fedau_transforms,
+    )
+
+
+def _once(self: FedAUMixin, train: Callable[..., Any], *arguments: Any) -> Any:
     """Run the client's own training, in which calls of `super().fit` must not weight again."""
     self._fedau_inside = True
     try:
-        return call()
+        return train(self, *arguments)
     finally:
         self._fedau_inside = False

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 from flwr.app import ConfigRecord, Context, Error, Message, MessageType, RecordDict
 
 from .. import _flower
+from .._log import log
 from ..arrays import Arrays
 from ..weighting import FedAUWeighting, Weighting
 from ..wire.dialects import NUMPY_METRICS, NUMPY_PARAMETERS, reply_content
+from ..wire.parts import Parts
 from ..wire.records import decode_all, encode
-from ..wire.requests import GROUP, LABEL_RECORD, Refusal
-from .contribution import with_placeholders
-from .contributor import Contributor, Importance, open_store
+from ..wire.requests import GROUP, LABEL_RECORD, Refusal, Request
+from .participant import Participant
+from .preparation import Preparation
+from .state_directory import open_store
 from .store import Store
 from .transform import Transform
 
-log = logging.getLogger("flwr.fedau")
-
 CallNext = Callable[[Message, Context], Message]
+Importance = float | Callable[[Context], float]
+_weighting_now: ContextVar[bool] = ContextVar("weighting_now", default=False)
 
 
 class FedAUMod:
@@ -64,9 +68,28 @@ class FedAUMod:
         store: Callable[[Context], Store] = open_store,
         transforms: Iterable[type[Transform]] = (),
     ) -> None:
-        self._contributor = Contributor(
-            weighting or FedAUWeighting(), importance, report, store, tuple(transforms)
-        )
+        self._weighting = FedAUWeighting() if weighting is None else weighting
+        self._importance = importance
+        self._report = report
+        self._store = store
+        self._transforms = tuple(transforms)
+        if not isinstance(self._weighting, Weighting):
+            raise ValueError(
+                f"weighting is {weighting!r}, but must be a weighting such as "
+                "FedAUWeighting(cutoff=50)."
+            )
+        if isinstance(report, str):
+            raise ValueError(f"report is {report!r}, but must be a tuple of metric names.")
+        if {"num-examples", "num_examples"} & {*report}:
+            raise ValueError(
+                f"report is {report!r}, but must not name the example count, by which a "
+                "strategy of fedau_flwr knows an unweighted model."
+            )
+        for kind in self._transforms:
+            if not (isinstance(kind, type) and issubclass(kind, Transform)):
+                raise ValueError(
+                    f"transforms has {kind!r}, but must have classes derived from Transform."
+                )
 
     def __call__(self, message: Message, context: Context, call_next: CallNext) -> Message:
         """Handle one message; all but train messages pass through."""
@@ -96,16 +119,67 @@ class FedAUMod:
             return decode_all(trained)
 
         try:
-            parts, group = self._contributor.contribute(config, context, model, train)
+            parts, group = self.contribute(config, context, model, train)
         except _AppError as failure:
             return failure.reply
         name = next(iter(replies[0].content.array_records))
-        reported = _reported(replies[0].content, self._contributor.report)
-        main = with_placeholders(next(iter(parts.values())), model)
-        content = reply_content(name, main, parts, reported)
+        content = reply_content(name, model, parts, _reported(replies[0].content, self._report))
         if group is not None:
             content[LABEL_RECORD] = ConfigRecord({GROUP: group})
         return Message(content, reply_to=message)
+
+    def contribute(
+        self,
+        config: Mapping[str, object],
+        context: Context,
+        model: Arrays,
+        train: Callable[[Arrays], Arrays],
+    ) -> tuple[Parts, str | None]:
+        """Train and return the contribution, and the group label that goes with it if any."""
+        for key in config:
+            if "clipping_norm" in key or "clipping-norm" in key:
+                raise Refusal(
+                    f"The config has {key!r}, but Flower's clipping measures a reply against the "
+                    "model and cannot be combined with weighted updates: use fedau_flwr.privacy."
+                )
+        request = Request.from_config(config)
+        group = _group(request, context)
+        participant = Participant(self._store(context), self._weighting, self._transforms)
+        if _weighting_now.get():
+            raise Refusal(
+                "FedAUMod or FedAUMixin is applied twice to this client, so its update would be "
+                "weighted twice: keep one of them."
+            )
+        token = _weighting_now.set(True)
+        try:
+            parts = participant.contribute(
+                request,
+                model,
+                train,
+                importance=self._importance_in(context),
+                group=group,
+                preparation=Preparation.from_config(config),
+            )
+        finally:
+            _weighting_now.reset(token)
+        return parts, group
+
+    def _importance_in(self, context: Context) -> float:
+        value = self._importance(context) if callable(self._importance) else self._importance
+        if not isinstance(value, int | float) or not 0 <= value < math.inf:
+            raise Refusal(f"importance is {value!r}, but must be a finite number >= 0.")
+        return value
+
+
+def _group(request: Request, context: Context) -> str | None:
+    group = context.node_config.get(GROUP)
+    if group is None or not request.groups:
+        return None
+    if group not in request.groups:
+        raise Refusal(
+            f"{GROUP} is {group!r}, but the server knows the groups {sorted(request.groups)}."
+        )
+    return str(group)
 
 
 class _AppError(Exception):
@@ -136,7 +210,6 @@ def _reported(content: RecordDict, report: tuple[str, ...]) -> dict[str, Any]:
     if NUMPY_PARAMETERS in content.array_records:
         records = [content.config_records.get(NUMPY_METRICS, {})]
     reported = {k: v for record in records for k, v in record.items() if k in report}
-    for name in report:
-        if name not in reported:
-            log.warning("Metric %r is to be reported, but the app's reply does not hold it.", name)
+    for name in {*report} - reported.keys():
+        log.warning("Metric %r is to be reported, but the app's reply does not hold it.", name)
     return reported

@@ -7,65 +7,39 @@ settles the pending one, and every round it was not asked for is an absence.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
-from ..arrays import Arrays, scaled
+import numpy as np
+
+from .._log import log
+from ..arrays import Arrays, is_averaged, scaled, wire_dtype
 from ..weight_state import StateError, WeightState
 from ..weighting import Weighting
 from ..wire.parts import Parts
 from ..wire.requests import COUNTED, Refusal, Request
-from .contribution import check_finite, local_update
 from .preparation import Preparation
 from .store import Store, Version
 from .transform import Memory, Transform, Turn, named_transform
 
-log = logging.getLogger("flwr.fedau")
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Settled:
-    """A client's state with everything settled that came before the round it is asked for.
+    """A client's state with everything settled that came before the round it is asked for."""
 
-    Parameters
-    ----------
-    state : WeightState
-        The history before this round; its weight is the one to use now.
-    counted : int
-        The last round in which the client was counted, as far as is known; 0 if there is none.
-    memory : Memory
-        What its method has remembered.
-    kept : tuple[Version, ...]
-        Versions that a resumed server may still go back to.
-    """
-
-    state: WeightState
-    counted: int
-    memory: Memory
-    kept: tuple[Version, ...]
+    state: WeightState  # the history before this round; its weight is the one to use now
+    counted: int  # the last round in which it was counted, as far as is known; 0 for none
+    memory: Memory  # what its method has remembered
+    kept: tuple[Version, ...]  # that a resumed server may still go back to
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Participant:
-    """A client that keeps its participation state in `store`.
+    """A client that keeps its participation state in `store`."""
 
-    Parameters
-    ----------
-    store : Store
-        Where the state lives between rounds.
-    weighting : Weighting
-        How a history becomes a weight.
-    transforms : Iterable[type[Transform]] (default: ())
-        Transforms that it knows beside those of this package.
-    """
-
-    def __init__(
-        self, store: Store, weighting: Weighting, transforms: Iterable[type[Transform]] = ()
-    ) -> None:
-        self.store = store
-        self.weighting = weighting
-        self.transforms = tuple(transforms)
+    store: Store
+    weighting: Weighting
+    transforms: tuple[type[Transform], ...] = ()  # beside those of this package
 
     def contribute(
         self,
@@ -82,40 +56,35 @@ class Participant:
         `train` is given what training starts from, which is `model` under most methods.
         """
         transform = named_transform(request.transform, self.transforms)
-        with self._settled(request, transform) as settled:
+        with self.store.locked(request.training):
+            versions = self._load(request.training)
+            settled = settle(versions, request, self.weighting, transform)
             weight = settled.state.weight if group is None else request.groups[group]
             turn = Turn(request.round, weight, settled.counted, settled.memory)
             start = transform.start(model, turn)
             update = scaled(local_update(start, train(start)), importance)
             parts = transform.contribute(update, turn)
+            transform.check(parts)
             check_finite(parts)
             if preparation is not None:
                 parts = preparation.apply(parts, request)
-            self._save(request, settled, parts if transform.remembers else None)
+            pending = Version(request.round, request.attempt, request.client, settled.state)
+            if transform.remembers:
+                pending = replace(pending, memory=settled.memory, sent=parts)
+            self.store.save(request.training, [*settled.kept, pending])
         return parts
 
-    @contextmanager
-    def _settled(self, request: Request, transform: Transform) -> Iterator[Settled]:
-        """Settle what came before `request.round`, and hold the state until the block ends."""
-        with self.store.locked(request.training):
-            versions = self.store.load(request.training)
-            try:
-                for version in versions:
-                    self.weighting.check(version.state)
-            except StateError as error:
-                raise Refusal(
-                    f"{error} The stored state does not fit {self.weighting!r}: use the weighting "
-                    "that the training began with, or remove the state."
-                ) from None
-            yield settle(versions, request, self.weighting, transform)
-
-    def _save(self, request: Request, settled: Settled, sent: Parts | None) -> None:
-        """Store that something is on its way, before the reply leaves."""
-        memory = None if sent is None else settled.memory
-        pending = Version(
-            request.round, request.attempt, request.client, settled.state, memory, sent
-        )
-        self.store.save(request.training, [*settled.kept, pending])
+    def _load(self, training: str) -> list[Version]:
+        versions = self.store.load(training)
+        try:
+            for version in versions:
+                self.weighting.check(version.state)
+        except StateError as error:
+            raise Refusal(
+                f"{error} The stored state does not fit {self.weighting!r}: use the weighting "
+                "that the training began with, or remove the state."
+            ) from None
+        return versions
 
 
 def settle(
@@ -187,8 +156,7 @@ def _still_holds(version: Version, request: Request) -> bool:
             f"Stale delivery: attempt {request.attempt} asked for round {request.round}, but this "
             f"client has already answered attempt {version.attempt}."
         )
-    numbers = [number for number, _ in request.attempts]
-    return version.attempt in numbers and all(
+    return version.attempt in dict(request.attempts) and all(
         version.round < start for number, start in request.attempts if number > version.attempt
     )
 
@@ -200,3 +168,36 @@ def _keep(versions: Sequence[Version], safe: int | None) -> tuple[Version, ...]:
     before = [version for version in versions if version.round <= safe]
     after = [version for version in versions if version.round > safe]
     return (*before[-1:], *after)
+
+
+def local_update(before: Arrays, after: Arrays) -> Arrays:
+    """Return `Δ = y − x` of every averaged array; other names or shapes than before are refused."""
+    if odd := sorted(before.keys() ^ after.keys()):
+        raise Refusal(
+            f"The reply's arrays differ from the model's in {odd}, but must have the same names."
+        )
+    update = {}
+    for name, start in before.items():
+        end = after[name]
+        if end.shape != start.shape:
+            raise Refusal(
+                f"Array {name!r} has shape {end.shape}, but must keep the model's {start.shape}."
+            )
+        if is_averaged(start.dtype):
+            with np.errstate(invalid="ignore", over="ignore"):
+                update[name] = np.subtract(
+                    end, start, dtype=wire_dtype(start.dtype), casting="unsafe"
+                )
+        elif start.dtype.kind not in "biu":
+            raise Refusal(
+                f"Array {name!r} has type {start.dtype}, but must be float, integer or bool."
+            )
+    return update
+
+
+def check_finite(parts: Parts) -> None:
+    """Refuse to send what the server could not add."""
+    for arrays in parts.values():
+        for name, value in arrays.items():
+            if not np.isfinite(value).all():
+                raise Refusal(f"The update of array {name!r} is not finite, so it is not sent.")

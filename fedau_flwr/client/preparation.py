@@ -8,22 +8,21 @@ remembers what it sent: under `MIFA` and `FedVARP` that memory has to agree with
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from math import isfinite
 from typing import Any
 
 import numpy as np
 from flwr.app import RecordDict
 
+from .._log import log
 from ..privacy.clipping import AdaptiveNorm, clip
 from ..privacy.noise import share_std
 from ..wire.fixed_point import FixedPoint, Floats
 from ..wire.parts import Parts, scalar
 from ..wire.requests import Refusal, Request
-
-log = logging.getLogger("flwr.fedau")
 
 PREPARATION = "fedau-preparation"
 NOISE_TAIL = 8.0
@@ -36,32 +35,16 @@ WITHIN = "within"
 class Preparation:
     """How contributions are prepared in one round.
 
-    Parameters
-    ----------
-    norm : float | None
-        Largest L2 norm of a contribution, rounding included.
-    grid : FixedPoint | None
-        The grid of a secure sum.
-    noise_std : float
-        Standard deviation of the noise on every value; only on a grid, since noise on a plain sum
-        is the server's to add.
-    bit_std : float | None
-        Whether to tell if the contribution was within the norm, and the noise on that.
-    seed : int | None
-        Makes rounding repeat from run to run. Noise never does.
-
-    Notes
-    -----
     Noise that is cut off at the edge of the grid is less noise than promised. A contribution is
     refused unless the range holds the norm and eight standard deviations beside it: a value of
     noise then is cut off with probability 1.3e-15, which adds no more to δ per value sent.
     """
 
-    norm: float | None = None
-    grid: FixedPoint | None = None
-    noise_std: float = 0.0
-    bit_std: float | None = None
-    seed: int | None = None
+    norm: float | None = None  # the largest L2 norm of a contribution, rounding included
+    grid: FixedPoint | None = None  # of a secure sum
+    noise_std: float = 0.0  # on every value; only on a grid: a plain sum's is the server's to add
+    bit_std: float | None = None  # noise on whether it was within the norm; None: do not tell
+    seed: int | None = None  # makes rounding repeat from run to run; noise never does
 
     def __post_init__(self) -> None:
         for name in ("norm", "bit_std"):
@@ -144,12 +127,9 @@ class Preparation:
 
         It is enough even if `colluding` of them tell the server their own share.
         """
-        return replace(
-            self,
-            noise_std=share_std(self.noise_std, survivors=survivors, colluding=colluding),
-            bit_std=self.bit_std
-            and share_std(self.bit_std, survivors=survivors, colluding=colluding),
-        )
+        share = partial(share_std, survivors=survivors, colluding=colluding)
+        bit_std = self.bit_std and share(self.bit_std)
+        return replace(self, noise_std=share(self.noise_std), bit_std=bit_std)
 
     def announce(self, content: RecordDict) -> None:
         """Put this into the config of a train message, which is the one record of this kind."""
@@ -168,9 +148,8 @@ class Preparation:
             grid = fields.pop("grid", None)
             return cls(**fields, grid=FixedPoint(**grid) if grid else None)
         except (TypeError, ValueError, AttributeError):
-            raise Refusal(
-                f"{PREPARATION} is {text!r}, but must be what SecureSum writes."
-            ) from None
+            sentence = f"{PREPARATION} is {text!r}, but must be what SecureSum writes."
+            raise Refusal(sentence) from None
 
 
 def _arrays(parts: Parts) -> list[Floats]:

@@ -9,37 +9,43 @@ folder holds one whole state.
 from __future__ import annotations
 
 import fcntl
-import io
-import logging
 import os
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from flwr.app import Context
 
+from .._log import log
 from ..arrays import Arrays
+from ..files import save_arrays, write_atomically
 from ..weight_state import StateError
 from ..wire.requests import Refusal
-from .store import Store, Version, flattened, versions_from_json, versions_to_json
-
-log = logging.getLogger("flwr.fedau")
+from .store import ContextStore, Store, Version, flattened, versions_from_json, versions_to_json
 
 STATE = "state.json"
+STATE_DIR = "fedau-state-dir"
+_UNREADABLE = (StateError, OSError, UnicodeDecodeError)
+
+
+def state_directory(context: Context) -> StateDirectory | None:
+    """Return the directory in which this client keeps its state, if one is configured."""
+    root = context.node_config.get(STATE_DIR) or context.run_config.get(STATE_DIR)
+    if not root:
+        return None
+    # A node id is no name for a client: without node authentication each start brings a new one.
+    return StateDirectory(str(root), f"client-{context.node_config.get('partition-id', 'only')}")
+
+
+def open_store(context: Context) -> Store:
+    """Return where this client keeps its state: a directory if one is configured."""
+    return state_directory(context) or ContextStore(context)
 
 
 class StateDirectory(Store):
-    """Keeps the versions of one client in a directory.
-
-    Parameters
-    ----------
-    root : Path | str
-        The directory; several clients and trainings may share it.
-    client : str
-        Name of the client's folder.
-    """
+    """Keeps the versions of one client in a directory, which others may share."""
 
     def __init__(self, root: Path | str, client: str) -> None:
         self._root = Path(root)
@@ -76,13 +82,10 @@ class StateDirectory(Store):
     def load(self, training: str) -> list[Version]:
         """Return the versions; a state that cannot be read is set aside, never overwritten."""
         folder = self.folder(training)
-        if not (folder / STATE).exists():
-            return []
         try:
-            return read_versions(folder)
-        except (StateError, OSError, UnicodeDecodeError) as error:
-            aside = _set_aside(folder)
-            log.warning("%s Moved to %s; the client starts afresh.", error, aside)
+            return read_versions(folder) if (folder / STATE).exists() else []
+        except _UNREADABLE as error:
+            log.warning("%s Moved to %s; the client starts afresh.", error, _set_aside(folder))
             return []
 
     def save(self, training: str, versions: Sequence[Version]) -> None:
@@ -96,11 +99,11 @@ class StateDirectory(Store):
                     wanted.add(path)
                     # A process that died before the JSON was written may have left other vectors.
                     if version is versions[-1] or not path.exists():
-                        _write(path, _pack(flattened(arrays)))
-            _write(folder / STATE, versions_to_json(training, versions).encode())
-            for path in folder.iterdir():
-                if path.suffix in {".npz", ".tmp"} and path not in wanted:
-                    path.unlink()
+                        save_arrays(path, flattened(arrays), durable=True)
+            text = versions_to_json(training, versions).encode()
+            write_atomically(folder / STATE, lambda file: file.write(text), durable=True)
+            for path in {*folder.glob("*.npz"), *folder.glob(".*")} - wanted:
+                path.unlink()
         except OSError as error:
             raise Refusal(
                 f"The state in {str(folder)!r} could not be written ({error.strerror}); the "
@@ -120,13 +123,6 @@ def _memory_file(server_round: int, attempt: int) -> str:
     return f"memory-{server_round}-{attempt}.npz"
 
 
-def _pack(arrays: dict[str, Any]) -> bytes:
-    buffer = io.BytesIO()
-    # numpy 1.26 would take an option such as `allow_pickle` for one more array.
-    np.savez(buffer, **arrays)
-    return buffer.getvalue()
-
-
 def _unpack(path: Path) -> Arrays:
     try:
         with np.load(path, allow_pickle=False) as content:
@@ -135,28 +131,13 @@ def _unpack(path: Path) -> Arrays:
         raise StateError(path.name, str(error), "a whole file of arrays") from None
 
 
-def _write(path: Path, content: bytes) -> None:
-    temporary = path.with_suffix(path.suffix + ".tmp")
-    with open(temporary, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
-
-
 def _set_aside(folder: Path) -> Path:
     number = 1
     while (aside := folder / f"unreadable-{number}").exists():
         number += 1
     aside.mkdir()
-    for path in list(folder.iterdir()):
-        if path.suffix in {".json", ".npz"}:
-            path.rename(aside / path.name)
+    for path in [*folder.glob("*.json"), *folder.glob("*.npz")]:
+        path.rename(aside / path.name)
     return aside
 
 
@@ -166,20 +147,14 @@ def describe(root: Path) -> Iterator[str]:
         where = f"training {path.parent.parent.name}, client {path.parent.name}"
         try:
             versions = read_versions(path.parent)
-        except (StateError, OSError, UnicodeDecodeError) as error:
+        except _UNREADABLE as error:
             yield f"{where}: unreadable. {error}"
             continue
         for version in versions:
             state = version.state
+            holding = "" if version.memory is None else ", holding what it sent before"
             yield (
                 f"{where}: last sent for round {version.round} (attempt {version.attempt}), with "
                 f"weight {state.weight:.6g} from {state.intervals} closed intervals and "
-                f"{state.elapsed} rounds since the last"
-                + (", holding what it sent before" if version.memory is not None else "")
-                + "."
+                f"{state.elapsed} rounds since the last{holding}."
             )
-
-
-def is_state_directory(root: Path) -> bool:
-    """Return whether there is any client's state below `root`."""
-    return any(root.glob(f"*/*/{STATE}"))

@@ -16,7 +16,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context
 
 from ..arrays import Arrays
-from ..weight_state import StateError, WeightState
+from ..weight_state import StateError, WeightState, check_integer
 from ..wire.parts import UPDATE, Parts
 from .transform import Memory
 
@@ -30,37 +30,18 @@ Kept = dict[str, dict[str, Arrays]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Version:
-    """A client's state when it sent its contribution for `round`.
+    """A client's state when it sent its contribution for `round`."""
 
-    Parameters
-    ----------
-    round : int
-        The pending round: the client sent something for it and does not know yet whether
-        it was counted.
-    attempt : int
-        The attempt of the training that asked for it.
-    client : int
-        The name under which the server asked for it.
-    state : WeightState
-        The history up to, not including, `round`.
-    memory : Memory | None
-        The client's memory before `round`, None under a method that has none.
-    sent : Parts | None
-        What was sent for `round`, from which the next memory is made once it is counted.
-    """
-
-    round: int
-    attempt: int
-    client: int
-    state: WeightState
-    memory: Memory | None = None
-    sent: Parts | None = None
+    round: int  # the pending one: whether it was counted is not known yet
+    attempt: int  # of the training, that asked for it
+    client: int  # the name under which the server asked for it
+    state: WeightState  # the history up to, not including, `round`
+    memory: Memory | None = None  # before `round`; None under a method that has none
+    sent: Parts | None = None  # from which the next memory is made once it is counted
 
     def __post_init__(self) -> None:
-        for name in ("round", "attempt"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise StateError(name, value, "an integer >= 1")
+        check_integer("round", self.round, 1)
+        check_integer("attempt", self.attempt, 1)
         if not isinstance(self.client, int):
             raise StateError("client", self.client, "an integer")
         if self.state.round != self.round - 1:
@@ -81,7 +62,6 @@ class Store(ABC):
     @contextmanager
     def locked(self, training: str) -> Iterator[None]:
         """Hold the client's state of `training` against other processes."""
-        del training
         yield
 
     @abstractmethod
@@ -95,23 +75,17 @@ class Store(ABC):
 
 def versions_to_json(training: str, versions: Sequence[Version]) -> str:
     """Return everything but the arrays of `versions` as JSON."""
-    return json.dumps(
+    entries = [
         {
-            "version": VERSION,
-            "training": training,
-            "versions": [
-                {
-                    "round": version.round,
-                    "attempt": version.attempt,
-                    "client": version.client,
-                    "state": version.state.to_dict(),
-                    "memory": version.memory is not None,
-                }
-                for version in versions
-            ],
-        },
-        indent=1,
-    )
+            "round": version.round,
+            "attempt": version.attempt,
+            "client": version.client,
+            "state": version.state.to_dict(),
+            "memory": version.memory is not None,
+        }
+        for version in versions
+    ]
+    return json.dumps({"version": VERSION, "training": training, "versions": entries}, indent=1)
 
 
 def versions_from_json(
@@ -186,7 +160,6 @@ class ContextStore(Store):
         return versions_from_json(str(record["versions"]), training, self._arrays)
 
     def _arrays(self, server_round: int, attempt: int) -> Arrays:
-        del attempt
         mine = f"{server_round}/"
         stored = self._context.state.array_records[self.ARRAYS].items()
         return {key.removeprefix(mine): a.numpy() for key, a in stored if key.startswith(mine)}

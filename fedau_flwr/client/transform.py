@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import Field, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, is_dataclass
 from typing import Any, ClassVar
 
 from ..arrays import Arrays
@@ -51,7 +51,7 @@ class Transform(ABC):
     Attributes
     ----------
     name : str
-        What the train message calls it.
+        What the train message calls it: the name of the class unless it is given.
     parts : tuple[str, ...]
         The model-shaped parts that it makes, in this order.
     scalars : tuple[str, ...]
@@ -65,9 +65,12 @@ class Transform(ABC):
     scalars: ClassVar[tuple[str, ...]] = ()
     remembers: ClassVar[bool] = False
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.name = vars(cls).get("name", cls.__name__)
+
     def start(self, model: Arrays, turn: Turn) -> Arrays:
         """Return what training starts from: the model that came with the request, by default."""
-        del turn
         return model
 
     @abstractmethod
@@ -79,13 +82,19 @@ class Transform(ABC):
 
         `sent` is what really left the client: clipped, and rounded to the grid of a secure sum.
         """
-        del sent
         return memory
+
+    def check(self, parts: Parts) -> None:
+        """Refuse parts that are not those that it says it makes."""
+        if {*parts} != {*self.parts, *self.scalars}:
+            raise Refusal(
+                f"{type(self).__name__}.contribute made the parts {sorted(parts)}, but must make "
+                f"{sorted({*self.parts, *self.scalars})}."
+            )
 
     def to_text(self) -> str:
         """Return name and parameters for a train message."""
-        values = {item.name: getattr(self, item.name) for item in _fields(self)}
-        return json.dumps({"name": self.name, **values})
+        return json.dumps({"name": self.name, **(asdict(self) if is_dataclass(self) else {})})
 
 
 def named_transform(text: str, given: Iterable[type[Transform]] = ()) -> Transform:
@@ -108,10 +117,6 @@ def named_transform(text: str, given: Iterable[type[Transform]] = ()) -> Transfo
         raise Refusal(
             f"{TRANSFORM} is {text!r}, but must have the parameters of {name} ({error})."
         ) from None
-
-
-def _fields(transform: Transform) -> tuple[Field[Any], ...]:
-    return fields(transform) if is_dataclass(transform) else ()
 
 
 def _own() -> list[type[Transform]]:

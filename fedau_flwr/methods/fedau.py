@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..arrays import Arrays, moved, scaled
+from ..arrays import Arrays, scaled
 from ..client.transform import Transform, Turn
 from ..server.groups import Groups
 from ..server.strategy import SumStrategy
@@ -73,7 +73,7 @@ class FedAU(SumStrategy):
         """Return the model moved by the mean of the sum; nobody came: it stays."""
         if sums is None or participants == 0:
             return model
-        return moved(model, sums[UPDATE], self.server_learning_rate / self.divide_by(participants))
+        return self.moved(model, sums[UPDATE], self.divide_by(participants))
 
     def divide_by(self, participants: int) -> int:
         """Return what the sum of a round is divided by."""

@@ -71,7 +71,6 @@ class MIFA(MemoryStrategy):
 
     def step(self, model: Arrays, sums: Parts | None, participants: int) -> Arrays:
         """Update the memory and move along it."""
-        del participants
         self.prepare(model)
         if sums is not None:
             self.remember(sums[UPDATE])

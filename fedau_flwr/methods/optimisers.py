@@ -46,18 +46,13 @@ class _OptimisedFedAU(FedAU):
         if sums is None or participants == 0:
             return model
         divisor, total = self.divide_by(participants), sums[UPDATE]
-        before = {
-            name: value.astype(np.float64)
-            for name, value in model.items()
-            if is_averaged(value.dtype)
-        }
+        before = {n: v.astype(np.float64) for n, v in model.items() if is_averaged(v.dtype)}
         after = {name: value + total[name] / divisor for name, value in before.items()}
         # FedAvgM keeps its model as a record, the others as a dict.
         is_record = issubclass(self.optimiser_class, FedAvgM)
         self.optimiser.current_arrays = encode(before) if is_record else before
-        content = RecordDict(
-            {"arrays": encode(after), "metrics": MetricRecord({"num-examples": 1})}
-        )
+        one = MetricRecord({"num-examples": 1})
+        content = RecordDict({"arrays": encode(after), "metrics": one})
         reply = Message(content, dst_node_id=1, message_type=MessageType.TRAIN)
         arrays, _ = self.optimiser.aggregate_train(self.ledger.round, [reply])
         stepped = decode_all(arrays)

@@ -19,9 +19,9 @@ from flwr.app import (
 
 from .. import _flower
 from ..arrays import is_averaged
-from ..client.contributor import state_directory
 from ..client.mod import CallNext
 from ..client.preparation import PREPARATION, Preparation
+from ..client.state_directory import state_directory
 from ..wire.parts import PARTS_RECORD
 from ..wire.records import decode_all
 from ..wire.requests import HOSTED, LABEL_RECORD, Refusal

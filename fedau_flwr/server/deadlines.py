@@ -8,7 +8,6 @@ cannot be read, which Flower notices only here, and one in another node's name.
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections.abc import Iterable
@@ -20,9 +19,8 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from .. import _flower
+from .._log import log
 from .forwarding import ForwardingGrid
-
-log = logging.getLogger("flwr.fedau")
 
 _PULLS_AT_ONCE = 16
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5
@@ -37,7 +35,34 @@ class DeadlineGrid(ForwardingGrid):
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> list[Message]:
         """Send messages and return the replies that arrive within `timeout` seconds."""
-        return _send_and_receive(self._grid, messages, timeout)
+        messages = list(messages)
+        ids = self._grid.push_messages(messages)
+        asked = {i: m.metadata.dst_node_id for i, m in zip(ids, messages, strict=True) if i}
+        waiting = set(asked)
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        replies: list[Message] = []
+        pulls: dict[Future[list[Message]], str] = {}
+        slots = Semaphore(_PULLS_AT_ONCE)
+        pause = _SHORTEST_PAUSE
+        while waiting:
+            for message_id in waiting - set(pulls.values()):
+                pulls[_pull(self._grid, message_id, slots)] = message_id
+            # Not longer: pulls that block must not keep us from looking for the other replies.
+            done, _ = wait(pulls, timeout=_LONGEST_PAUSE)
+            found = set()
+            for pull in done:
+                message_id = pulls.pop(pull)
+                if (arrived := _arrived(pull, asked[message_id])) is not None:
+                    found.add(message_id)
+                    replies += arrived
+            waiting -= found
+            if time.monotonic() >= deadline:
+                break
+            pause = _SHORTEST_PAUSE if found else min(2 * pause, _LONGEST_PAUSE)
+            if waiting:
+                least = len(waiting) / _PULLS_PER_SECOND
+                time.sleep(min(max(pause, least), max(deadline - time.monotonic(), 0)))
+        return replies
 
 
 def with_deadline(grid: Grid) -> Grid:
@@ -55,40 +80,6 @@ def with_deadline(grid: Grid) -> Grid:
     except ImportError:
         known = False
     return grid if known else DeadlineGrid(grid)
-
-
-def _send_and_receive(
-    grid: Grid, messages: Iterable[Message], timeout: float | None = None
-) -> list[Message]:
-    messages = list(messages)
-    ids = grid.push_messages(messages)
-    asked = {i: m.metadata.dst_node_id for i, m in zip(ids, messages, strict=True) if i}
-    waiting = set(asked)
-    deadline = math.inf if timeout is None else time.monotonic() + timeout
-    replies: list[Message] = []
-    pulls: dict[Future[list[Message]], str] = {}
-    slots = Semaphore(_PULLS_AT_ONCE)
-    pause = _SHORTEST_PAUSE
-    while waiting:
-        for message_id in waiting - set(pulls.values()):
-            pulls[_pull(grid, message_id, slots)] = message_id
-        # Not longer: pulls that block must not keep us from looking for the other replies.
-        done, _ = wait(pulls, timeout=_LONGEST_PAUSE)
-        found = set()
-        for pull in done:
-            message_id = pulls.pop(pull)
-            arrived = _arrived(pull, asked[message_id])
-            if arrived is not None:
-                found.add(message_id)
-                replies += arrived
-        waiting -= found
-        if time.monotonic() >= deadline:
-            break
-        pause = _SHORTEST_PAUSE if found else min(2 * pause, _LONGEST_PAUSE)
-        if waiting:
-            least = len(waiting) / _PULLS_PER_SECOND
-            time.sleep(min(max(pause, least), max(deadline - time.monotonic(), 0)))
-    return replies
 
 
 def _arrived(pull: Future[list[Message]], node: int) -> list[Message] | None:

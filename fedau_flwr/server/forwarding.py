@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from flwr.app import Message, RecordDict
+from flwr.app import Message
 from flwr.serverapp import Grid
 
 
@@ -33,16 +33,9 @@ class ForwardingGrid(Grid):
         """Run of the underlying grid."""
         return self._grid.run
 
-    def create_message(
-        self,
-        content: RecordDict,
-        message_type: str,
-        dst_node_id: int,
-        group_id: str,
-        ttl: float | None = None,
-    ) -> Message:
+    def create_message(self, *args: Any, **kwargs: Any) -> Message:
         """Create a message on the underlying grid."""
-        return self._grid.create_message(content, message_type, dst_node_id, group_id, ttl)
+        return self._grid.create_message(*args, **kwargs)
 
     def get_node_ids(self) -> Iterable[int]:
         """Return the ids of the connected nodes."""

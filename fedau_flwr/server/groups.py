@@ -7,24 +7,18 @@ one history per group; a node names its group and uses the group's weight.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-log = logging.getLogger("flwr.fedau")
+from .._log import log
+from ..weighting import check_cutoff
+
+_STATE = ("intervals", "length", "elapsed")
 
 
-@dataclass(frozen=True, slots=True)
-class GroupState:
-    """The history of a group: its closed intervals, their total length, the running rounds."""
-
-    intervals: int = 0
-    length: int = 0
-    elapsed: int = 0
-
-
+@dataclass(slots=True)
 class GroupHistory:
     r"""Algorithm 2 for a group of `size` members that share one history.
 
@@ -34,33 +28,33 @@ class GroupHistory:
     one is Algorithm 2 itself.
     """
 
-    def __init__(self, size: int, cutoff: int | None = 50) -> None:
-        if not isinstance(size, int) or size < 1:
-            raise ValueError(f"A group's size is {size!r}, but must be an integer >= 1.")
-        if cutoff is not None and (not isinstance(cutoff, int) or cutoff < 1):
-            raise ValueError(f"group_cutoff is {cutoff!r}, but must be an integer >= 1 or None.")
-        self.size = size
-        self.cutoff = cutoff
-        self.state = GroupState()
+    size: int
+    cutoff: int | None = 50
+    intervals: int = 0  # closed ones
+    length: int = 0  # of all of them
+    elapsed: int = 0  # rounds since the last
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.size, int) or self.size < 1:
+            raise ValueError(f"A group's size is {self.size!r}, but must be an integer >= 1.")
+        check_cutoff("group_cutoff", self.cutoff)
 
     @property
     def weight(self) -> float:
         """The weight of every member in the next round."""
-        if not self.state.intervals:
+        if not self.intervals:
             return 1.0
-        mean = self.state.length / self.state.intervals
+        mean = self.length / self.intervals
         # A group that is larger than configured would get weights below 1.
         return max(1.0, mean if self.cutoff is None else min(mean, self.cutoff))
 
     def advance(self, counted: int) -> None:
         """Account for one round in which `counted` members were counted."""
-        state = replace(self.state, elapsed=self.state.elapsed + 1)
-        if counted or state.elapsed == self.cutoff:
-            state = GroupState(
-                intervals=state.intervals + (counted or self.size),
-                length=state.length + state.elapsed * self.size,
-            )
-        self.state = state
+        self.elapsed += 1
+        if counted or self.elapsed == self.cutoff:
+            self.intervals += counted or self.size
+            self.length += self.elapsed * self.size
+            self.elapsed = 0
 
 
 class Groups:
@@ -91,18 +85,19 @@ class Groups:
         """Account for one round, given the group of each counted client that named one."""
         members = Counter(counted)
         for name, history in self._histories.items():
-            if members[name] > history.size:
+            if (many := members[name]) > history.size:
                 log.warning(
-                    "Group %r has %d members by configuration, but %d were counted in one round.",
-                    name,
-                    history.size,
-                    members[name],
+                    f"Group {name!r} has {history.size} members by configuration, but {many} were "
+                    "counted in one round."
                 )
             history.advance(members[name])
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a checkpoint needs."""
-        return {name: asdict(history.state) for name, history in self._histories.items()}
+        return {
+            name: {field: getattr(history, field) for field in _STATE}
+            for name, history in self._histories.items()
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint; the groups must be the same ones."""
@@ -112,4 +107,4 @@ class Groups:
                 f"{sorted(self._histories)}."
             )
         for name, fields in state.items():
-            self._histories[name].state = GroupState(**fields)
+            self._histories[name] = replace(self._histories[name], **fields)

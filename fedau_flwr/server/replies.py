@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from flwr.app import Array, ConfigRecord, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
+from .._log import log
 from ..arrays import is_averaged, wire_dtype
 from ..wire.dialects import NUMPY_METRICS, contribution_records
 from ..wire.parts import Layout, Parts, flat_name
 from ..wire.records import decode
 from ..wire.requests import GROUP, HOSTED, LABEL_RECORD
 
-log = logging.getLogger("flwr.fedau")
-
 
 class Rejection(Exception):
     """Why a reply does not enter the sum."""
 
 
-def expected(replies: list[Message], asked: Mapping[int, list[int]]) -> list[Message]:
+def expected(replies: Iterable[Message], asked: Mapping[int, list[int]]) -> list[Message]:
     """Drop, in place, replies of nodes that were not asked in this round."""
+    replies = replies if isinstance(replies, list) else list(replies)
     expected = []
     for reply in replies:
         if reply.metadata.src_node_id in asked:
@@ -32,10 +31,8 @@ def expected(replies: list[Message], asked: Mapping[int, list[int]]) -> list[Mes
         elif reply.has_error():  # the SuperLink's own, for a node that does not answer any more
             log.debug("A reply is missing: %s", reply.error.reason)
         else:
-            log.warning(
-                "Rejected a reply of node %d: it was not asked in this round.",
-                reply.metadata.src_node_id,
-            )
+            node = reply.metadata.src_node_id
+            log.warning("Rejected a reply of node %d: it was not asked in this round.", node)
     replies[:] = expected
     return replies
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .._log import log
+
 if TYPE_CHECKING:
     from .summation import Round, Sum
-
-log = logging.getLogger("flwr.fedau")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,14 +57,8 @@ class RoundReport:
 
     def log(self, rejected: Mapping[int, str]) -> None:
         """Write a line about the round, and one for each reply that was rejected."""
-        log.info(
-            "Round %d: %d counted, %d rejected, %d without reply, %.1f s",
-            self.round,
-            self.counted,
-            self.rejected,
-            self.absent,
-            self.seconds,
-        )
+        numbers = (self.round, self.counted, self.rejected, self.absent, self.seconds)
+        log.info("Round %d: %d counted, %d rejected, %d without reply, %.1f s", *numbers)
         for node, reason in rejected.items():
             # The words may be the client's own, of any length and with lines of their own.
             said = " ".join(reason.split())[:500].rstrip(".")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import logging
 import random
 import time
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flwr.app import (
     DEFAULT_TTL,
@@ -17,28 +16,26 @@ from flwr.app import (
     Message,
     MessageType,
     MetricRecord,
+    RecordDict,
 )
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 
-from ..arrays import Arrays
+from .._log import log
+from ..arrays import Arrays, moved
 from ..client.transform import Transform
-from ..wire.dialects import Dialect, MessageDialect, NumPyDialect
+from ..privacy.gaussian import GaussianPrivacy
+from ..wire.dialects import NUMPY_REQUEST, numbered
 from ..wire.parts import Layout, Parts
 from ..wire.records import decode_all, encode
-from ..wire.requests import COUNTED, HOSTED
+from ..wire.requests import hosted_config
 from .deadlines import with_deadline
 from .groups import Groups
-from .ledger import Ledger
+from .ledger import Ledger, check_population
 from .replies import expected
 from .report import RoundReport
 from .roster import Roster
-from .summation import PlainSum, Round, Sum, Summation
-
-if TYPE_CHECKING:
-    from ..privacy.gaussian import GaussianPrivacy
-
-log = logging.getLogger("flwr.fedau")
+from .summation import PlainSum, Round, Summation
 
 
 class SumStrategy(FedAvg):
@@ -47,7 +44,17 @@ class SumStrategy(FedAvg):
     A method says which `transform` its clients apply to their updates and overrides `step`, the
     rule that makes the next model from the sums of the parts that they send. Everything else is
     here: who is asked, what is summed and how, who was counted, and that every client is told
-    which of its rounds were, without which lost replies would bias the weights.
+    which of its rounds were, without which lost replies would bias the weights. Both halves of a
+    method of your own, which then works with secure sums, privacy and checkpoints as well::
+
+        class Signs(Transform):  # clients: FedAUMod(transforms=[Signs])
+            def contribute(self, update, turn):
+                return {"update": {k: turn.weight * np.sign(v) for k, v in update.items()}}
+
+        class SignSum(SumStrategy):  # server: SignSum(num_clients=100)
+            transform = Signs()
+            def step(self, model, sums, participants):
+                return self.moved(model, sums["update"]) if sums else model
 
     Parameters
     ----------
@@ -89,8 +96,9 @@ class SumStrategy(FedAvg):
         round_timeout: float | None = None,
         **options: Any,
     ) -> None:
-        if not isinstance(num_clients, int) or num_clients < 1:
-            raise ValueError(f"num_clients is {num_clients!r}, but must be an integer >= 1.")
+        check_population(num_clients)
+        if not isinstance(transform := getattr(self, "transform", None), Transform):
+            raise ValueError(f"transform is {transform!r}, but must be an instance of a Transform.")
         if not server_learning_rate > 0:
             raise ValueError(f"server_learning_rate is {server_learning_rate!r}, but must be > 0.")
         if round_timeout is not None and not round_timeout > 0:
@@ -108,11 +116,9 @@ class SumStrategy(FedAvg):
         self.server_learning_rate = server_learning_rate
         self.round_timeout = round_timeout
         self.roster = roster or Roster()
-        self.dialect: Dialect = (
-            NumPyDialect()
-            if numpy_clients
-            else MessageDialect(self.arrayrecord_key, self.configrecord_key)
-        )
+        self.numpy_clients = numpy_clients
+        if numpy_clients:
+            self.arrayrecord_key, self.configrecord_key = NUMPY_REQUEST
         self.summation = summation or PlainSum()
         if privacy is not None:
             self.summation = privacy.around(self.summation)
@@ -139,6 +145,10 @@ class SumStrategy(FedAvg):
         participants : int
             The number of clients in the sums.
         """
+
+    def moved(self, model: Arrays, total: Arrays, divisor: int | None = None) -> Arrays:
+        """Return `model + η · total / divisor`, where the divisor is `N` unless it is given."""
+        return moved(model, total, self.server_learning_rate / (divisor or self.num_clients))
 
     def summary(self) -> None:
         """Log summary configuration of the strategy."""
@@ -171,10 +181,9 @@ class SumStrategy(FedAvg):
         self._offset = self.ledger.round
         if (left := self.summation.rounds_left(num_rounds)) < num_rounds:
             log.warning("The privacy budget has room for %d of %d rounds.", left, num_rounds)
+        grid = with_deadline(grid)
         try:
-            return super().start(
-                with_deadline(grid), initial_arrays, left, timeout, *args, **kwargs
-            )
+            return super().start(grid, initial_arrays, left, timeout, *args, **kwargs)
         finally:
             self._offset = 0
 
@@ -185,7 +194,8 @@ class SumStrategy(FedAvg):
         self.ledger.open(server_round + self._offset)
         self._opened_at = time.monotonic()
         self._names = list(arrays)
-        arrays = self.dialect.named(arrays)
+        if self.numpy_clients:
+            arrays = ArrayRecord(numbered(arrays.values()))
         nodes: list[int] = []
         if self.summation.rounds_left(1):
             nodes = self._present(grid, self.fraction_train, self.min_train_nodes)
@@ -202,44 +212,34 @@ class SumStrategy(FedAvg):
             asked=asked,
             example_key=self.weighted_by_key,
         )
-        weights = self.groups.weights()
         messages = [
-            Message(
-                self.dialect.content(arrays, {**config, **self._participation(here, weights)}),
-                dst_node_id=node,
-                message_type=MessageType.TRAIN,
-                ttl=self._deadline,
-            )
+            self._message(node, MessageType.TRAIN, arrays, {**config, **self._participation(here)})
             for node, here in asked.items()
         ]
         return self.summation.open(self._round, messages)
+
+    def _message(self, node: int, kind: str, arrays: ArrayRecord, config: Any) -> Message:
+        content = RecordDict({self.arrayrecord_key: arrays})
+        content[self.configrecord_key] = ConfigRecord(config)
+        return Message(content, node, kind, ttl=self._deadline)
 
     @property
     def _deadline(self) -> float:
         return self.round_timeout or self._timeout
 
-    def _participation(self, clients: list[int], weights: Mapping[str, float]) -> dict[str, Any]:
+    def _participation(self, clients: list[int]) -> dict[str, Any]:
         """Return what this round's message says to the clients of one node."""
-        transform = self.transform.to_text()
-        requests = [
-            self.ledger.request(client, transform=transform, groups=weights) for client in clients
-        ]
-        config: dict[str, Any] = {**requests[0].to_config()}
-        if self.roster.hosting:
-            config[HOSTED] = clients
-            config[COUNTED] = [-1 if r.counted is None else r.counted for r in requests]
-        return config
+        transform, weights = self.transform.to_text(), self.groups.weights()
+        requests = [self.ledger.request(n, transform=transform, groups=weights) for n in clients]
+        return hosted_config(requests) if self.roster.hosting else {**requests[0].to_config()}
 
     def _present(self, grid: Grid, fraction: float, least: int) -> list[int]:
         """Return the nodes to ask, from one snapshot of the grid."""
         if fraction == 0.0:
             return []
         while len(nodes := sorted(grid.get_node_ids())) < self.min_available_nodes:
-            log.info(
-                "Waiting for nodes to connect: %d connected (minimum required: %d).",
-                len(nodes),
-                self.min_available_nodes,
-            )
+            sentence = "Waiting for nodes to connect: %d connected (minimum required: %d)."
+            log.info(sentence, len(nodes), self.min_available_nodes)
             time.sleep(1)
         nodes.sort(key=self.roster.number)
         wanted = min(max(int(len(nodes) * fraction), least), len(nodes))
@@ -249,42 +249,28 @@ class SumStrategy(FedAvg):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Add up the contributions that arrived and let the rule make its step."""
-        this = self._round
-        if this is None or this.number != server_round + self._offset:
+        this, number = self._round, server_round + self._offset
+        if this is None or this.number != number:
             raise ValueError(
-                f"aggregate_train was called for round {server_round + self._offset}, but "
-                "configure_train was not."
+                f"aggregate_train was called for round {number}, but configure_train was not."
             )
         self._round = None
-        replies = replies if isinstance(replies, list) else list(replies)
         result = self.summation.close(this, expected(replies, this.asked))
         self.ledger.count(result.clients)
         self.groups.advance(group for group in result.groups if group in self.groups)
         self.last_round = RoundReport.of(this, result, time.monotonic() - self._opened_at)
         self.last_round.log(result.rejected)
         model = self.step(this.layout.model, result.parts, len(result.clients))
-        return encode(dict(zip(self._names, model.values(), strict=True))), self._metrics(result)
-
-    def _metrics(self, result: Sum) -> MetricRecord | None:
-        """Return the plain mean of reported metrics, or what the user's function makes of them."""
-        if not result.metrics:
-            return None
-        for record in result.metrics:
-            record.metric_records["metrics"][self.weighted_by_key] = 1.0
-        try:
-            return self.train_metrics_aggr_fn(result.metrics, self.weighted_by_key)
-        except (KeyError, TypeError, ValueError) as odd:
-            log.warning("Reported metrics are ignored, since replies differ in them: %s.", odd)
-            return None
+        metrics = result.mean_metrics(self.train_metrics_aggr_fn, self.weighted_by_key)
+        return encode(dict(zip(self._names, model.values(), strict=True))), metrics
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
         """Configure federated evaluation, from one snapshot of the nodes."""
         nodes = self._present(grid, self.fraction_evaluate, self.min_evaluate_nodes)
-        config = ConfigRecord({**config, "server-round": server_round + self._offset})
-        content = self.dialect.content(arrays, {**config})
-        return [Message(content, n, MessageType.EVALUATE, ttl=self._deadline) for n in nodes]
+        fields = {**config, "server-round": server_round + self._offset}
+        return [self._message(node, MessageType.EVALUATE, arrays, fields) for node in nodes]
 
     def checkpointed(self, server_round: int) -> None:
         """Note that a checkpoint of `server_round` is safe, so that clients drop older state.

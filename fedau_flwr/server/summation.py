@@ -7,80 +7,58 @@ without any strategy noticing, and privacy is a wrapper around either.
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from flwr.app import Message, RecordDict
+from flwr.app import Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 
-from ..wire.parts import Layout, Parts, add_parts, copied
+from .._log import log
+from ..wire.parts import Layout, Parts, added_parts
 from .replies import Rejection, read_contribution, read_extras, read_hosted
-
-log = logging.getLogger("flwr.fedau")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Round:
-    """What a summation knows about the round that it adds up.
+    """What a summation knows about the round that it adds up."""
 
-    Parameters
-    ----------
-    number : int
-        Flower's round, starting at 1.
-    layout : Layout
-        What a contribution consists of.
-    order : Callable[[int], int]
-        Maps a node id to the number by which contributions are ordered, so that sums repeat
-        bit for bit although replies arrive in any order and node ids are random.
-    grid : Grid
-        Reaches the nodes.
-    timeout : float
-        The round's deadline in seconds.
-    asked : Mapping[int, list[int]]
-        The clients that each node was asked for.
-    example_key : str
-        The metric in which a client without `FedAUMod` says how many examples it has.
-    """
-
-    number: int
-    layout: Layout
+    number: int  # Flower's, starting at 1
+    layout: Layout  # what a contribution consists of
+    # Maps a node id to the number by which contributions are ordered, so that sums repeat bit for
+    # bit although replies arrive in any order and node ids are random.
     order: Callable[[int], int]
-    grid: Grid
-    timeout: float
-    asked: Mapping[int, list[int]] = field(default_factory=dict)
+    grid: Grid  # reaches the nodes
+    timeout: float  # the deadline in seconds
+    asked: Mapping[int, list[int]] = field(default_factory=dict)  # the clients of each node
+    # The metric in which a client without `FedAUMod` says how many examples it has.
     example_key: str = "num-examples"
 
 
 @dataclass(slots=True, eq=False)
 class Sum:
-    """The sum over a round's accepted replies.
+    """The sum over a round's accepted replies."""
 
-    Parameters
-    ----------
-    parts : Parts | None
-        The sum of the contributions part by part, or None if there is none.
-    nodes : list[int]
-        The nodes whose contributions are in it.
-    clients : list[int]
-        The clients whose contributions are in it.
-    rejected : dict[int, str]
-        The nodes whose replies are not, and why.
-    groups : list[str]
-        The group of every accepted reply that named one.
-    metrics : list[RecordDict]
-        The metrics that clients chose to report.
-    """
+    parts: Parts | None = None  # the sum part by part, if there is one
+    nodes: list[int] = field(default_factory=list)  # whose contributions are in it
+    clients: list[int] = field(default_factory=list)  # whose contributions are in it
+    rejected: dict[int, str] = field(default_factory=dict)  # nodes whose replies are not, and why
+    groups: list[str] = field(default_factory=list)  # of every accepted reply that named one
+    metrics: list[RecordDict] = field(default_factory=list)  # that clients chose to report
 
-    parts: Parts | None = None
-    nodes: list[int] = field(default_factory=list)
-    clients: list[int] = field(default_factory=list)
-    rejected: dict[int, str] = field(default_factory=dict)
-    groups: list[str] = field(default_factory=list)
-    metrics: list[RecordDict] = field(default_factory=list)
+    def mean_metrics(
+        self, aggregate: Callable[[list[RecordDict], str], MetricRecord], weight_key: str
+    ) -> MetricRecord | None:
+        """Return the plain mean of reported metrics, or what the user's function makes of them."""
+        for record in self.metrics:
+            record.metric_records["metrics"][weight_key] = 1.0
+        try:
+            return aggregate(self.metrics, weight_key) if self.metrics else None
+        except (KeyError, TypeError, ValueError) as odd:
+            log.warning("Reported metrics are ignored, since replies differ in them: %s.", odd)
+            return None
 
 
 class Summation(ABC):
@@ -105,7 +83,6 @@ class Summation(ABC):
 
     def open(self, this: Round, messages: list[Message]) -> list[Message]:
         """Prepare a round; returns the train messages that are to be sent."""
-        del this
         return messages
 
     @abstractmethod
@@ -142,11 +119,8 @@ class PlainSum(Summation):
             seen.add(node)
             result.nodes.append(node)
             result.clients += clients
-            if result.parts is None:
-                result.parts = copied(parts)
-            else:
-                with np.errstate(over="ignore"):
-                    add_parts(result.parts, parts)
+            with np.errstate(over="ignore"):
+                result.parts = added_parts(result.parts, parts)
             group, metrics = read_extras(reply.content)
             result.groups += [] if group is None else [group]
             result.metrics += [RecordDict({"metrics": metrics})] if metrics else []

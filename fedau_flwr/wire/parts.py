@@ -45,45 +45,30 @@ def beside(parts: Parts) -> Arrays:
     }
 
 
-def add_parts(total: Parts, parts: Parts) -> None:
-    """Add `parts` to `total` in place."""
+def added_parts(total: Parts | None, parts: Parts) -> Parts:
+    """Add `parts` to `total` in place; the first are copied, being views of their message."""
+    if total is None:
+        return {part: {n: np.array(v) for n, v in some.items()} for part, some in parts.items()}
     for part, arrays in parts.items():
         for name, value in arrays.items():
             total[part][name] += value
-
-
-def copied(parts: Parts) -> Parts:
-    """Return parts whose arrays can be written to: a decoded one is a view of its message."""
-    return {part: {n: np.array(value) for n, value in some.items()} for part, some in parts.items()}
+    return total
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """The parts of a round's contributions, in the order in which they travel.
+    """The parts of a round's contributions, in the order in which they travel."""
 
-    Parameters
-    ----------
-    model : Arrays
-        The model that is trained on, by the names under which updates travel.
-    parts : tuple[str, ...]
-        The parts that are shaped like the model, the first of them in place of the trained model.
-    scalars : tuple[str, ...]
-        The parts of one value.
-    """
-
-    model: Arrays
-    parts: tuple[str, ...] = (UPDATE,)
-    scalars: tuple[str, ...] = ()
-
-    def averaged(self) -> Arrays:
-        """Return the model's arrays that take part in the average."""
-        return {name: value for name, value in self.model.items() if is_averaged(value.dtype)}
+    model: Arrays  # by the names under which updates travel
+    parts: tuple[str, ...] = (UPDATE,)  # shaped like the model, the first in its place
+    scalars: tuple[str, ...] = ()  # of one value
 
     def arrays(self) -> Iterator[tuple[str, str, tuple[int, ...], np.dtype[Any]]]:
         """Yield part, name, shape and type of all arrays that are summed."""
         for part in self.parts:
-            for name, value in self.averaged().items():
-                yield part, name, value.shape, wire_dtype(value.dtype)
+            for name, value in self.model.items():
+                if is_averaged(value.dtype):
+                    yield part, name, value.shape, wire_dtype(value.dtype)
         for part in self.scalars:
             yield part, SCALAR, (), np.dtype(np.float32)
 

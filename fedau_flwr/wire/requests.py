@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -43,37 +43,18 @@ class Refusal(Exception):
 class Request:
     """The participation fields of one train message.
 
-    Parameters
-    ----------
-    round : int
-        Flower's round, starting at 1.
-    training : str
-        Identifies the training over all of its attempts.
-    client : int
-        The name under which the server counts this client.
-    attempts : tuple[tuple[int, int], ...]
-        Number and first round of every attempt that led to the model as it is: a resume
-        begins a new one with a higher number, the last is running.
-    counted : int | None
-        The last round in which this client was counted; 0 if it was asked but never
-        counted, None if the server has no record of this name.
-    safe : int | None
-        The last checkpointed round: no later attempt starts before the round after it.
-        None if the training keeps no checkpoints.
-    transform : str
-        Name and parameters of what the client does with its update, as JSON.
-    groups : Mapping[str, float]
-        Weights of groups of clients.
+    A resume begins a new attempt with a higher number; those listed led to the model as it is, and
+    the last of them is running. No later attempt starts before the round after `safe`.
     """
 
-    round: int
-    training: str
-    client: int = 0
-    attempts: tuple[tuple[int, int], ...] = ((1, 1),)
-    counted: int | None = None
-    safe: int | None = None
-    transform: str = WEIGHTED
-    groups: Mapping[str, float] = field(default_factory=dict)
+    round: int  # Flower's, starting at 1
+    training: str  # the same over all of its attempts
+    client: int = 0  # the name under which the server counts this client
+    attempts: tuple[tuple[int, int], ...] = ((1, 1),)  # number and first round of each
+    counted: int | None = None  # the last counted round; 0 for none, None without a record of it
+    safe: int | None = None  # the last checkpointed round; None if there are no checkpoints
+    transform: str = WEIGHTED  # what the client does with its update, with parameters, as JSON
+    groups: Mapping[str, float] = field(default_factory=dict)  # weights of groups of clients
 
     @property
     def attempt(self) -> int:
@@ -118,16 +99,19 @@ class Request:
             transform=str(config.get(TRANSFORM, WEIGHTED)),
             groups=_group_weights(config.get(GROUPS, "{}")),
         )
-        number, start = request.attempts[-1]
-        if request.round < start:
-            raise Refusal(
-                f"{ROUND} is {request.round}, but attempt {number} started at round {start}."
-            )
-        if request.counted is not None and request.counted >= request.round:
-            raise Refusal(
-                f"{COUNTED} is {request.counted}, but must be before round {request.round}."
-            )
+        now, (number, start) = request.round, request.attempts[-1]
+        if now < start:
+            raise Refusal(f"{ROUND} is {now}, but attempt {number} started at round {start}.")
+        if request.counted is not None and request.counted >= now:
+            raise Refusal(f"{COUNTED} is {request.counted}, but must be before round {now}.")
         return request
+
+
+def hosted_config(requests: Sequence[Request]) -> dict[str, Any]:
+    """Return the entries of a message to a host: those of one client, and what differs in lists."""
+    counted = [-1 if request.counted is None else request.counted for request in requests]
+    clients = [request.client for request in requests]
+    return {**requests[0].to_config(), HOSTED: clients, COUNTED: counted}
 
 
 def hosted_requests(config: Mapping[str, Any]) -> dict[int, Request]:

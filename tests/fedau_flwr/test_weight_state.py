@@ -19,9 +19,8 @@ states = st.builds(
 
 
 @given(states)
-def test_survives_json_and_flower_records(state):
+def test_survives_json(state):
     assert WeightState.from_dict(json.loads(json.dumps(state.to_dict()))) == state
-    assert WeightState.from_record(state.to_record()) == state
 
 
 def test_is_immutable():

@@ -1,5 +1,6 @@
 """A method of a user's own: both halves, several parts, a memory, a start of its own."""
 
+import textwrap
 from dataclasses import dataclass
 
 import numpy as np
@@ -227,6 +228,53 @@ def test_parameters_travel():
 def test_only_classes_of_transforms_are_taken():
     with pytest.raises(ValueError, match="must have classes derived from Transform"):
         FedAUMod(transforms=[Stale()])
+
+
+def test_the_example_of_the_documentation_runs():
+    """Both halves as they stand there, against the formula x += η/N Σ ω sign(Δ)."""
+    example = SumStrategy.__doc__.partition("::\n")[2].partition("Parameters")[0]
+    names = {"np": np, "SumStrategy": SumStrategy, "Transform": Transform}
+    exec(textwrap.dedent(example), names)
+    mod = FedAUMod(UnitWeighting(), transforms=[names["Signs"]])
+    x = play(names["SignSum"](CLIENTS, server_learning_rate=0.5), training_app(train, [mod]))
+    expected = np.zeros(2)
+    for t, here in enumerate(PATH & ~LOST, 1):
+        signs = [np.sign(update(n, expected, t)) for n in np.flatnonzero(here)]
+        expected = expected + 0.5 / CLIENTS * sum(signs, np.zeros(2))
+    np.testing.assert_allclose(x, expected, atol=1e-12)
+
+
+def test_a_transform_without_a_name_has_that_of_its_class():
+    class Nameless(OwnStart):
+        pass
+
+    assert (Nameless.name, OwnStart.name) == ("Nameless", "own-start")
+    assert isinstance(named_transform(Nameless().to_text(), [Nameless]), Nameless)
+
+
+def test_parts_that_a_transform_did_not_announce_are_refused(caplog):
+    class Careless(OwnStart):
+        def contribute(self, update, turn):
+            return update  # not {"update": update}
+
+    class Still(SumStrategy):
+        transform = Careless()
+
+        def step(self, model, sums, participants):
+            return model
+
+    play(strategy := Still(CLIENTS), training_app(train, [FedAUMod(transforms=[Careless])]))
+    assert set(strategy.ledger.counted.values()) == {0}
+    assert "Careless.contribute made the parts ['x'], but must make ['update']." in caplog.text
+
+
+@pytest.mark.parametrize("wrong", [None, Stale, "stale"])
+def test_a_method_needs_an_instance_of_a_transform(wrong):
+    class Wrong(StaleMethod):
+        transform = wrong
+
+    with pytest.raises(ValueError, match=r"transform is .*, but must be an instance of a Trans"):
+        Wrong(CLIENTS)
 
 
 def test_missing_parts_are_rejected(caplog):

@@ -30,7 +30,7 @@ def test_cutoff_closes_one_interval_per_member():
     group = GroupHistory(size=4, cutoff=3)
     for _ in range(3):
         group.advance(0)
-    assert (group.state.intervals, group.state.length, group.weight) == (4, 12, 3.0)
+    assert (group.intervals, group.length, group.weight) == (4, 12, 3.0)
 
 
 def test_the_weight_never_exceeds_the_cutoff():

@@ -1,0 +1,5 @@
+"""The logger of this package, below Flower's own."""
+
+import logging
+
+log = logging.getLogger("flwr.fedau")
