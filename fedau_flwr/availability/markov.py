@@ -32,12 +32,9 @@ class Markov(Process):
     def __init__(self, p: ArrayLike, seed: int, max_activation: float = 0.05) -> None:
         self.p = as_probabilities(p)
         super().__init__(self.p.size)
-        if not 0 < max_activation <= 1:
-            raise ValueError(
-                f"max_activation = {max_activation!r} is not allowed: it must be in (0, 1]."
-            )
+        most = require_activation(max_activation)
         with np.errstate(divide="ignore"):  # p = 1 has infinite odds, which the minimum takes away
-            self.activation = np.minimum(max_activation, self.p / (1 - self.p))
+            self.activation = np.minimum(most, self.p / (1 - self.p))
         self.deactivation = np.minimum(1.0, self.activation * (1 - self.p) / self.p)
         self._draws = Draws(seed, "markov")
         first = self._draws.uniforms(0, self.clients) < self.p
@@ -74,3 +71,10 @@ class Markov(Process):
         if len(self._snapshots) > _MAX_SNAPSHOTS:
             self._snapshots = self._snapshots[::2]
             self._spacing *= 2
+
+
+def require_activation(value: float) -> float:
+    """Return an upper bound of P(off→on), or raise ValueError if it is not in (0, 1]."""
+    if not 0 < value <= 1:
+        raise ValueError(f"max_activation = {value!r} is not allowed: it must be in (0, 1].")
+    return value

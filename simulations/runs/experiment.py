@@ -74,8 +74,9 @@ def _open(config: RunConfig) -> Experiment:
     if config.groups:
         raise ConfigError(f"groups is {config.groups!r}, but must be empty in a simulation.")
     arrays = config.task.open(config.data_path, seed=config.seed)
-    split, p = draw_population(config, arrays.train.targets, config.clients)
-    process = config.participation.process(p, seed=config.seed, rounds=config.rounds)
+    split, p, authors = draw_population(config, arrays.train.targets, config.clients)
+    pattern = config.participation
+    process = authors or pattern.process(p, seed=config.seed, rounds=config.rounds)
     stationary = process.probability
     p = p if stationary is None else stationary
     return Experiment(config, config.task, arrays, split, p, process)

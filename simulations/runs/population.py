@@ -10,16 +10,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedau_flwr.availability import participation_probabilities
+from fedau_flwr.availability import Process, participation_probabilities
 from simulations.config import AUTHORS, ConfigError, RunConfig
 from simulations.tasks.split import Split, dirichlet_split, even_split, given_split
 
 
 class Population(NamedTuple):
-    """Split and participation probabilities ``p_n``."""
+    """Split, participation probabilities ``p_n``, and who is there in which round."""
 
     split: Split
     probabilities: NDArray[np.float64]
+    process: Process | None
+    """The authors' own path, with their draw and where they have this pattern."""
 
 
 def draw_population(config: RunConfig, targets: NDArray[Any], clients: int) -> Population:
@@ -33,9 +35,9 @@ def draw_population(config: RunConfig, targets: NDArray[Any], clients: int) -> P
         How many clients share it.
     """
     task = config.task
-    # The authors' program draws the split and then the probabilities from one stream.
-    authors = config.draw == AUTHORS
-    source = np.random.RandomState(config.seed) if authors else config.seed
+    # The authors' program draws split, probabilities and participation from one stream.
+    authors = np.random.RandomState(config.seed) if config.draw == AUTHORS else None
+    source = config.seed if authors is None else authors
     own = task.split(targets, clients=clients, seed=config.seed)
     if own is not None and len(own) != clients:
         raise ConfigError(
@@ -60,4 +62,6 @@ def draw_population(config: RunConfig, targets: NDArray[Any], clients: int) -> P
         floor=config.min_participation,
         seed=source,
     )
-    return Population(split, probabilities)
+    pattern = config.participation
+    process = None if authors is None else pattern.authors_process(probabilities, authors)
+    return Population(split, probabilities, process)
