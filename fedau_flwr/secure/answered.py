@@ -9,8 +9,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from .errors import RefusalError
-from .message import Exchange, RoundId
+from .message import Exchange, RefusalError, RoundId
 
 _MOST_BYTES = 200
 

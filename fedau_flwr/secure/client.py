@@ -15,12 +15,12 @@ The client trusts nobody with what it holds. Whatever the server asks, it
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from ..wire.fixed_point import Ring
 from .client_state import ClientState, Stage
-from .errors import RefusalError
 from .keys import (
     SEAL_BYTES,
     Purpose,
@@ -38,6 +38,7 @@ from .message import (
     KEY_BYTES,
     Exchange,
     Message,
+    RefusalError,
     RoundId,
     read_blobs,
     read_ids,
@@ -107,9 +108,9 @@ class SecureClient:
         self._check_neighbourhood(peers, share_keys + mask_keys, threshold)
 
         seed = os.urandom(KEY_BYTES)
-        seed_shares = dict(zip(holders, split(seed, threshold, len(holders)), strict=True))
-        key_shares = dict(
-            zip(holders, split(state.mask_private, threshold, len(holders)), strict=True)
+        seed_shares, key_shares = (
+            dict(zip(holders, split(secret, threshold, len(holders)), strict=True))
+            for secret in (seed, state.mask_private)
         )
         sealed = [
             seal(
@@ -119,7 +120,15 @@ class SecureClient:
             )
             for peer, public in zip(peers, share_keys, strict=True)
         ]
-        self._state = state.evolve(
+
+        def commitments(shares: Mapping[int, bytes], purpose: Purpose) -> list[bytes]:
+            return [
+                commit(share, purpose, current.binding(self._me, holder))
+                for holder, share in shares.items()
+            ]
+
+        self._state = replace(
+            state,
             stage=Stage.DEALT,
             threshold=threshold,
             peers=peers,
@@ -132,14 +141,8 @@ class SecureClient:
             "peers": peers,
             "sealed": sealed,
             "seed-commitment": commit(seed, Purpose.SEED_COMMITMENT, current.binding(self._me)),
-            "seed-share-commitments": [
-                commit(seed_shares[holder], Purpose.SEED_SHARE, current.binding(self._me, holder))
-                for holder in holders
-            ],
-            "key-share-commitments": [
-                commit(key_shares[holder], Purpose.KEY_SHARE, current.binding(self._me, holder))
-                for holder in holders
-            ],
+            "seed-share-commitments": commitments(seed_shares, Purpose.SEED_SHARE),
+            "key-share-commitments": commitments(key_shares, Purpose.KEY_SHARE),
         }
 
     def accept_shares(self, request: Mapping[str, object]) -> None:
@@ -170,7 +173,8 @@ class SecureClient:
                 f"shares of {len(active)} neighbours are authentic, and with this client "
                 f"{self.least_survivors} are needed"
             )
-        self._state = state.evolve(
+        self._state = replace(
+            state,
             stage=Stage.READY,
             active=active,
             spoiled=spoiled,
@@ -194,7 +198,8 @@ class SecureClient:
             (plus if self._me > peer else minus).append(key)
         masked = vector.copy()
         apply_masks(masked, plus=plus, minus=minus)
-        self._state = state.evolve(
+        self._state = replace(
+            state,
             stage=Stage.MASKED,
             share_private=b"",
             mask_private=b"",

@@ -14,8 +14,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from .errors import RefusalError
-from .message import KEY_BYTES
+from .message import KEY_BYTES, RefusalError
 
 NONCE_BYTES = 12
 SEAL_BYTES = NONCE_BYTES + 16

@@ -5,12 +5,10 @@ message of another round or out of order is refused before anything in it is loo
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
-
-from .errors import RefusalError
 
 Value = int | str | bytes | list[int] | list[bytes]
 Message = dict[str, Value]
@@ -18,6 +16,14 @@ Message = dict[str, Value]
 KEY_BYTES = 32
 MAX_IDS = 1000
 """No neighbourhood is larger: sharing a secret takes time with the square of its holders."""
+
+
+class RefusalError(ValueError):
+    """One message is refused; the text is the reason, holds no secret and is fit for a log."""
+
+
+class VoidRoundError(RuntimeError):
+    """Too few clients are left to remove the masks: the round yields no sum at all."""
 
 
 class Exchange(StrEnum):
@@ -39,12 +45,7 @@ class RoundId:
 
     def begin(self, exchange: Exchange) -> Message:
         """Return the head that every message of `exchange` has in this round."""
-        return {
-            "exchange": exchange.value,
-            "run": self.run,
-            "attempt": self.attempt,
-            "round": self.round,
-        }
+        return {"exchange": exchange.value, **vars(self)}
 
     def binding(self, *parties: int) -> bytes:
         """Encode the round and `parties` without ambiguity, to bind keys and ciphertexts."""
@@ -75,8 +76,7 @@ class RoundId:
 
     def check(self, message: Mapping[str, object], exchange: Exchange) -> None:
         """Refuse `message` unless it belongs to this round and to `exchange`."""
-        other = self.of(message, exchange)
-        if other != self:
+        if (other := self.of(message, exchange)) != self:
             raise RefusalError(
                 f"the message belongs to round {other.round} (attempt {other.attempt}), "
                 f"not to round {self.round} (attempt {self.attempt})"
@@ -119,35 +119,3 @@ def read_blobs(message: Mapping[str, object], key: str, size: int, count: int) -
     if any(not isinstance(item, bytes) or len(item) != size for item in value):
         raise RefusalError(f"'{key}' holds an entry that is not {size} bytes long")
     return value
-
-
-def dump(message: Mapping[str, Value]) -> bytes:
-    """Serialise a flat record."""
-    return json.dumps({key: _to_json(value) for key, value in message.items()}).encode()
-
-
-def load(data: bytes) -> Message:
-    """Read what `dump` wrote."""
-    return {key: _from_json(kind, value) for key, (kind, value) in json.loads(data).items()}
-
-
-def _to_json(value: Value) -> tuple[str, object]:
-    if isinstance(value, bytes):
-        return "bytes", value.hex()
-    if isinstance(value, list) and value and isinstance(value[0], bytes):
-        return "blobs", [item.hex() for item in _blobs(value)]
-    return "plain", value
-
-
-def _from_json(kind: str, value: object) -> Value:
-    if kind == "bytes" and isinstance(value, str):
-        return bytes.fromhex(value)
-    if kind == "blobs" and isinstance(value, list):
-        return [bytes.fromhex(item) for item in value]
-    if isinstance(value, int | str | list):
-        return value
-    raise ValueError("the stored state of a secure round is damaged")
-
-
-def _blobs(values: Iterable[object]) -> list[bytes]:
-    return [value for value in values if isinstance(value, bytes)]

@@ -27,8 +27,7 @@ from ..wire.records import decode_all
 from ..wire.requests import HOSTED, LABEL_RECORD, Refusal
 from .answered import Answered
 from .client import SecureClient
-from .errors import RefusalError
-from .message import Exchange, RoundId
+from .message import Exchange, RefusalError, RoundId
 from .payload import Payload
 
 log = logging.getLogger("flwr.fedau")

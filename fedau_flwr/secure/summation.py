@@ -15,10 +15,9 @@ from ..server.deadlines import DeadlineGrid
 from ..server.summation import Round, Sum, Summation
 from ..wire.fixed_point import MIN_NOISE_STEPS, FixedPoint
 from ..wire.requests import COUNTED, HOSTED, Request
-from .errors import VoidRoundError
 from .graph import Topology
 from .message import Message as Fields
-from .message import RoundId
+from .message import RoundId, VoidRoundError
 from .mod import RECORD, REPORT, VECTOR
 from .payload import Payload
 from .server import SecureRound
