@@ -12,6 +12,8 @@ from typing import Self
 
 Value = int | str | bytes | list[int] | list[bytes]
 Message = dict[str, Value]
+Fields = Mapping[str, object]
+"""A message as it came, of which nothing is known yet."""
 
 KEY_BYTES = 32
 MAX_IDS = 1000
@@ -24,6 +26,12 @@ class RefusalError(ValueError):
 
 class VoidRoundError(RuntimeError):
     """Too few clients are left to remove the masks: the round yields no sum at all."""
+
+
+def require(condition: bool, reason: str) -> None:
+    """Refuse a message for `reason` unless `condition` holds."""
+    if not condition:
+        raise RefusalError(reason)
 
 
 class Exchange(StrEnum):
@@ -58,7 +66,7 @@ class RoundId:
         return (self.attempt, self.round) > (earlier.attempt, earlier.round)
 
     @classmethod
-    def of(cls, message: Mapping[str, object], exchange: Exchange) -> Self:
+    def of(cls, message: Fields, exchange: Exchange) -> Self:
         """Read the round of a message that has to belong to `exchange`."""
         kind = message.get("exchange")
         if kind != exchange.value:
@@ -67,23 +75,24 @@ class RoundId:
         run, attempt, number = (message.get(key) for key in ("run", "attempt", "round"))
         if not isinstance(run, str) or type(attempt) is not int or type(number) is not int:
             raise RefusalError("the message does not say which round it belongs to")
-        if not run.isidentifier() or attempt < 1 or number < 1:
-            raise RefusalError(
-                "the message's run must be a name of letters and digits, its attempt and round "
-                "numbers from 1 on"
-            )
+        require(
+            run.isidentifier() and attempt >= 1 and number >= 1,
+            "the message's run must be a name of letters and digits, its attempt and round "
+            "numbers from 1 on",
+        )
         return cls(run, attempt, number)
 
-    def check(self, message: Mapping[str, object], exchange: Exchange) -> None:
+    def check(self, message: Fields, exchange: Exchange) -> None:
         """Refuse `message` unless it belongs to this round and to `exchange`."""
-        if (other := self.of(message, exchange)) != self:
-            raise RefusalError(
-                f"the message belongs to round {other.round} (attempt {other.attempt}), "
-                f"not to round {self.round} (attempt {self.attempt})"
-            )
+        other = self.of(message, exchange)
+        require(
+            other == self,
+            f"the message belongs to round {other.round} (attempt {other.attempt}), "
+            f"not to round {self.round} (attempt {self.attempt})",
+        )
 
 
-def read_int(message: Mapping[str, object], key: str) -> int:
+def read_int(message: Fields, key: str) -> int:
     """Read an integer."""
     value = message.get(key)
     if type(value) is not int:
@@ -91,7 +100,7 @@ def read_int(message: Mapping[str, object], key: str) -> int:
     return value
 
 
-def read_bytes(message: Mapping[str, object], key: str, size: int) -> bytes:
+def read_bytes(message: Fields, key: str, size: int) -> bytes:
     """Read a byte string of exactly `size` bytes."""
     value = message.get(key)
     if not isinstance(value, bytes) or len(value) != size:
@@ -99,19 +108,18 @@ def read_bytes(message: Mapping[str, object], key: str, size: int) -> bytes:
     return value
 
 
-def read_ids(message: Mapping[str, object], key: str) -> list[int]:
+def read_ids(message: Fields, key: str) -> list[int]:
     """Read a list of distinct client ids."""
     value = message.get(key)
     if not isinstance(value, list) or any(type(item) is not int for item in value):
         raise RefusalError(f"'{key}' is missing or no list of client ids")
-    if len(value) > MAX_IDS:
-        raise RefusalError(f"'{key}' names {len(value)} clients, and {MAX_IDS} are the most")
-    if len(set(value)) != len(value):
-        raise RefusalError(f"'{key}' names a client twice")
+    most = f"'{key}' names {len(value)} clients, and {MAX_IDS} are the most"
+    require(len(value) <= MAX_IDS, most)
+    require(len(set(value)) == len(value), f"'{key}' names a client twice")
     return value
 
 
-def read_blobs(message: Mapping[str, object], key: str, size: int, count: int) -> list[bytes]:
+def read_blobs(message: Fields, key: str, size: int, count: int) -> list[bytes]:
     """Read a list of exactly `count` byte strings of `size` bytes each."""
     value = message.get(key)
     if not isinstance(value, list) or len(value) != count:

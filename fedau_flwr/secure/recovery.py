@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from hmac import compare_digest
 
-from .keys import Purpose, commit, public_of
-from .message import KEY_BYTES, RefusalError, RoundId, VoidRoundError, read_blobs, read_ids
-from .shamir import combine
+from .crypto import Purpose, combine, commit, public_of
+from .message import KEY_BYTES, Fields, RoundId, VoidRoundError, read_blobs, read_ids, require
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +32,7 @@ class Recovery:
         self._dealings = dealings
         self._shares: defaultdict[tuple[Purpose, int], dict[int, bytes]] = defaultdict(dict)
 
-    def take(self, holder: int, reply: Mapping[str, object], asked: Mapping[str, object]) -> None:
+    def take(self, holder: int, reply: Fields, asked: Fields) -> None:
         """Take the shares of one holder, all or none."""
         revealed = []
         for clients, shares, purpose in (
@@ -41,17 +40,14 @@ class Recovery:
             ("dropped", "key-shares", Purpose.KEY_SHARE),
         ):
             dealers = read_ids(reply, clients)
-            if dealers != asked[clients]:
-                raise RefusalError(f"'{clients}' is not what was asked")
+            require(dealers == asked[clients], f"'{clients}' is not what was asked")
             blobs = read_blobs(reply, shares, KEY_BYTES, len(dealers))
             for dealer, share in zip(dealers, blobs, strict=True):
                 place = self._dealings[dealer].holders.index(holder)
                 dealt = self._dealings[dealer].commitments[purpose][place]
                 found = commit(share, purpose, self._round.binding(dealer, holder))
-                if not compare_digest(dealt, found):
-                    raise RefusalError(
-                        f"its share of client {dealer} is not the one that was dealt"
-                    )
+                wrong = f"its share of client {dealer} is not the one that was dealt"
+                require(compare_digest(dealt, found), wrong)
                 revealed.append(((purpose, dealer), place + 1, share))
         for secret, position, share in revealed:
             self._shares[secret][position] = share

@@ -17,24 +17,13 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ..wire.fixed_point import Ring
+from . import crypto, message
 from .client import SEALED_BYTES, pairwise_key
+from .crypto import Purpose
 from .graph import Topology, parts
-from .keys import Purpose, check_public, derive
-from .masks import apply_masks
-from .message import (
-    KEY_BYTES,
-    Exchange,
-    Message,
-    RefusalError,
-    RoundId,
-    VoidRoundError,
-    read_blobs,
-    read_bytes,
-    read_ids,
-)
+from .message import KEY_BYTES, Exchange, Fields, Message, RefusalError, RoundId, VoidRoundError
 from .recovery import Dealing, Recovery
 
-Fields = Mapping[str, object]
 Refused = dict[int, str]
 
 
@@ -96,12 +85,12 @@ class SecureRound:
 
         def take(client: int, reply: Fields) -> None:
             self._round.check(reply, Exchange.KEYS)
-            keys = [read_bytes(reply, key, KEY_BYTES) for key in ("share-key", "mask-key")]
-            if taken & set(keys) or keys[0] == keys[1]:
-                raise RefusalError("a public key appears twice")
+            keys = [message.read_bytes(reply, key, KEY_BYTES) for key in ("share-key", "mask-key")]
+            fresh = not taken & set(keys) and keys[0] != keys[1]
+            message.require(fresh, "a public key appears twice")
             # Its neighbours would all refuse a bad one, and so cost others the round.
             for key in keys:
-                check_public(key)
+                crypto.check_public(key)
             taken.update(keys)
             self._share_keys[client], self._mask_keys[client] = keys
 
@@ -194,15 +183,14 @@ class SecureRound:
         recovery = Recovery(self._round, self._dealings)
 
         def take(client: int, reply: Fields) -> None:
-            if client not in asked:
-                raise RefusalError("it was not asked to unmask")
+            message.require(client in asked, "it was not asked to unmask")
             self._round.check(reply, Exchange.UNMASK)
             recovery.take(client, reply, asked[client])
 
         refused = self._collect(Exchange.UNMASK, replies, take)
         plus: list[bytes] = []
         minus = [
-            derive(recovery.seed(client), Purpose.SELF_MASK, self._round.binding(client))
+            crypto.derive(recovery.seed(client), Purpose.SELF_MASK, self._round.binding(client))
             for client in sorted(self._counted)
         ]
         for client in sorted(self._dealers - self._counted):
@@ -213,7 +201,7 @@ class SecureRound:
             for peer in partners:
                 key = pairwise_key(self._round, private, self._mask_keys[peer], client, peer)
                 (minus if peer > client else plus).append(key)
-        apply_masks(self._total, plus=plus, minus=minus)
+        crypto.apply_masks(self._total, plus=plus, minus=minus)
         return self._total, refused
 
     def _collect(
@@ -272,36 +260,35 @@ class SecureRound:
 
     def _take_dealing(self, client: int, reply: Fields) -> None:
         self._round.check(reply, Exchange.SHARES)
-        if client not in self._hoods:
-            raise RefusalError("it sent no keys")
+        message.require(client in self._hoods, "it sent no keys")
         hood = self._hoods[client]
-        peers = read_ids(reply, "peers")
-        if peers != [peer for peer in hood if peer != client]:
-            raise RefusalError("'peers' is not its neighbourhood")
-        sealed = read_blobs(reply, "sealed", SEALED_BYTES, len(peers))
+        peers = message.read_ids(reply, "peers")
+        whole = peers == [peer for peer in hood if peer != client]
+        message.require(whole, "'peers' is not its neighbourhood")
+        sealed = message.read_blobs(reply, "sealed", SEALED_BYTES, len(peers))
         self._dealings[client] = Dealing(
             threshold=self._threshold(client),
             holders=hood,
             sealed=dict(zip(peers, sealed, strict=True)),
-            seed_commitment=read_bytes(reply, "seed-commitment", KEY_BYTES),
+            seed_commitment=message.read_bytes(reply, "seed-commitment", KEY_BYTES),
             commitments={
-                Purpose.SEED_SHARE: read_blobs(
-                    reply, "seed-share-commitments", KEY_BYTES, len(hood)
-                ),
-                Purpose.KEY_SHARE: read_blobs(reply, "key-share-commitments", KEY_BYTES, len(hood)),
+                purpose: message.read_blobs(reply, key, KEY_BYTES, len(hood))
+                for purpose, key in (
+                    (Purpose.SEED_SHARE, "seed-share-commitments"),
+                    (Purpose.KEY_SHARE, "key-share-commitments"),
+                )
             },
         )
 
     def _read_masked(self, client: int, reply: Fields, vector: Ring) -> set[int]:
         self._round.check(reply, Exchange.MASKED)
-        if client not in self._dealers:
-            raise RefusalError("it dealt no shares")
-        complaints = set(read_ids(reply, "spoiled"))
-        if not complaints <= self._peers(client):
-            raise RefusalError("'spoiled' names a client that is no neighbour")
-        if vector.shape != (self._size,) or vector.dtype != self._dtype:
-            raise RefusalError(
-                f"its vector has shape {vector.shape} and dtype {vector.dtype}, "
-                f"not ({self._size},) and {self._dtype}"
-            )
+        message.require(client in self._dealers, "it dealt no shares")
+        complaints = set(message.read_ids(reply, "spoiled"))
+        known = complaints <= self._peers(client)
+        message.require(known, "'spoiled' names a client that is no neighbour")
+        message.require(
+            vector.shape == (self._size,) and vector.dtype == self._dtype,
+            f"its vector has shape {vector.shape} and dtype {vector.dtype}, "
+            f"not ({self._size},) and {self._dtype}",
+        )
         return complaints
