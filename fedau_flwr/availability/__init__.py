@@ -4,8 +4,7 @@ from .bernoulli import Bernoulli, Independent
 from .cyclic import Cyclic
 from .grid import AvailabilityGrid
 from .host_grid import HostGrid
-from .identified_grid import IdentifiedGrid
-from .identity import answer_identity
+from .identity import IdentifiedGrid, answer_identity
 from .markov import Markov
 from .nonstationary import ArrivalDeparture, Sine, Staircase
 from .probabilities import participation_probabilities

@@ -12,7 +12,7 @@ from copy import deepcopy
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .markov import require_activation
+from .markov import check_activation
 from .process import Process, as_probabilities, require_positive_integer
 
 Flags = NDArray[np.bool_]
@@ -71,8 +71,9 @@ class AuthorsMarkov(_Coins):
         self, p: ArrayLike, stream: np.random.RandomState, max_activation: float = 0.05
     ) -> None:
         super().__init__(p, stream)
+        check_activation(max_activation)
         with np.errstate(over="ignore"):  # 1/p of the tiniest p: such a client never comes
-            leaving = require_activation(max_activation) * (1 / self.p - 1)
+            leaving = max_activation * (1 / self.p - 1)
         self.activation = max_activation / np.maximum(1.0, leaving)
         self.deactivation = np.minimum(1.0, leaving)
         self._state = self._flip(self.p)

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .draws import Draws
-from .process import Process, as_probabilities
+from .process import Process, as_probabilities, check
 
 _MAX_SNAPSHOTS = 128
 
@@ -32,9 +32,9 @@ class Markov(Process):
     def __init__(self, p: ArrayLike, seed: int, max_activation: float = 0.05) -> None:
         self.p = as_probabilities(p)
         super().__init__(self.p.size)
-        most = require_activation(max_activation)
+        check_activation(max_activation)
         with np.errstate(divide="ignore"):  # p = 1 has infinite odds, which the minimum takes away
-            self.activation = np.minimum(most, self.p / (1 - self.p))
+            self.activation = np.minimum(max_activation, self.p / (1 - self.p))
         self.deactivation = np.minimum(1.0, self.activation * (1 - self.p) / self.p)
         self._draws = Draws(seed, "markov")
         first = self._draws.uniforms(0, self.clients) < self.p
@@ -73,8 +73,6 @@ class Markov(Process):
             self._spacing *= 2
 
 
-def require_activation(value: float) -> float:
-    """Return an upper bound of P(off→on), or raise ValueError if it is not in (0, 1]."""
-    if not 0 < value <= 1:
-        raise ValueError(f"max_activation = {value!r} is not allowed: it must be in (0, 1].")
-    return value
+def check_activation(value: float) -> None:
+    """Raise ValueError unless an upper bound of P(off→on) is in (0, 1]."""
+    check("max_activation", value, 0 < value <= 1, "it must be in (0, 1]")

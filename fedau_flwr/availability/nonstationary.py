@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .bernoulli import Independent
 from .draws import Draws
-from .process import require_positive_integer
+from .process import check, require_positive_integer
 
 _NEVER = np.iinfo(np.int64).max
 
@@ -34,8 +34,7 @@ class Sine(Independent):
         self, p: ArrayLike, seed: int, *, amplitude: float = 0.5, period: int = 100
     ) -> None:
         super().__init__(p, seed)
-        if not 0 <= amplitude <= 1:
-            raise ValueError(f"amplitude = {amplitude!r} is not allowed: it must be in [0, 1].")
+        check("amplitude", amplitude, 0 <= amplitude <= 1, "it must be in [0, 1]")
         self.amplitude = amplitude
         self.period = require_positive_integer("period", period)
 
@@ -61,19 +60,12 @@ class Staircase(Independent):
     """
 
     def __init__(
-        self,
-        p: ArrayLike,
-        seed: int,
-        *,
-        levels: Sequence[float] = (1.0, 0.4),
-        length: int = 50,
+        self, p: ArrayLike, seed: int, *, levels: Sequence[float] = (1.0, 0.4), length: int = 50
     ) -> None:
         super().__init__(p, seed)
         self.levels = tuple(float(level) for level in levels)
-        if not self.levels or not all(0 <= level < np.inf for level in self.levels):
-            raise ValueError(
-                f"levels = {levels!r} is not allowed: it must hold finite numbers of 0 or more."
-            )
+        fine = self.levels and all(0 <= level < np.inf for level in self.levels)
+        check("levels", levels, fine, "it must hold finite numbers of 0 or more")
         self.length = require_positive_integer("length", length)
 
     def probability_at(self, t: int) -> NDArray[np.float64]:
