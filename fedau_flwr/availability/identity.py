@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from math import inf
 from typing import Any
 
-from flwr.app import ConfigRecord, Context, Error, Message, MessageType, RecordDict
+from flwr.app import ConfigRecord, Context, Error, Message, MessageType, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 
 from fedau_flwr import _flower
@@ -75,12 +75,8 @@ class Identities:
             self.client_numbers[node] = client
         silent = [node for node in nodes if node not in self.client_numbers]
         if silent:
-            log.warning(
-                "%d of %d nodes did not say which client they are and are left out: node %d, …",
-                len(silent),
-                len(nodes),
-                silent[0],
-            )
+            words = "%d of %d nodes did not say which client they are and are left out: node %d, …"
+            log.warning(words, len(silent), len(nodes), silent[0])
 
     def _read(self, answers: Iterable[Message]) -> Iterable[tuple[int, int]]:
         for answer in answers:
@@ -102,7 +98,8 @@ class Identities:
 
 
 def _client_number(content: RecordDict) -> int | None:
-    for record in (*content.config_records.values(), *content.metric_records.values()):
+    records: list[ConfigRecord | MetricRecord] = [*content.config_records.values()]
+    for record in [*records, *content.metric_records.values()]:
         client = record.get(CLIENT_KEY)
         if isinstance(client, int) and not isinstance(client, bool):
             return client

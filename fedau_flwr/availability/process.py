@@ -45,7 +45,7 @@ def check(name: str, value: object, fine: object, rule: str) -> None:
 
 def is_integer(value: object, least: int) -> bool:
     """Say whether ``value`` is an integer of ``least`` or more."""
-    return isinstance(value, int | np.integer) and type(value) is not bool and value >= least
+    return isinstance(value, int | np.integer) and type(value) is not bool and int(value) >= least
 
 
 def as_probabilities(p: ArrayLike) -> NDArray[np.float64]:
