@@ -12,8 +12,9 @@ from copy import deepcopy
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .cyclic import Cyclic
 from .markov import check_activation
-from .process import Process, as_probabilities, require_positive_integer
+from .process import Process, as_probabilities
 
 Flags = NDArray[np.bool_]
 
@@ -82,22 +83,11 @@ class AuthorsMarkov(_Coins):
         return state ^ self._flip(np.where(state, self.deactivation, self.activation))
 
 
-class AuthorsCyclic(Process):
+class AuthorsCyclic(Cyclic):
     """As `Cyclic` that starts inactive, with at least one round away in every cycle."""
 
     def __init__(self, p: ArrayLike, stream: np.random.RandomState, period: int = 100) -> None:
-        probabilities = as_probabilities(p)
-        super().__init__(probabilities.size)
-        rounds = require_positive_integer("period", period) * probabilities
-        self.active_rounds = np.maximum(1, np.rint(rounds)).astype(np.int64)
-        away = np.maximum(1, period - self.active_rounds)
+        super().__init__(p, 0, period, "starts-inactive")
+        away = np.maximum(1, self.period - self.active_rounds)
         self.first_active = deepcopy(stream).randint(away)
-        self.cycles = self.active_rounds + away
-
-    @property
-    def probability(self) -> NDArray[np.float64]:
-        """Share of a cycle for which each client is there."""
-        return np.asarray(self.active_rounds / self.cycles, dtype=np.float64)
-
-    def _active(self, t: int) -> Flags:
-        return np.asarray((t - self.first_active) % self.cycles < self.active_rounds)
+        self.cycle = self.active_rounds + away

@@ -35,6 +35,7 @@ class Cyclic(Process):
         probabilities = as_probabilities(p)
         super().__init__(probabilities.size)
         self.period = require_positive_integer("period", period)
+        self.cycle: int | NDArray[np.int64] = self.period
         self.active_rounds = np.maximum(1, np.rint(self.period * probabilities)).astype(np.int64)
         known = get_args(CyclicVariant)
         check("variant", variant, variant in known, f"it must be {' or '.join(map(repr, known))}")
@@ -46,7 +47,7 @@ class Cyclic(Process):
     @property
     def probability(self) -> NDArray[np.float64]:
         """Share of a cycle for which each client is there: ``p`` in whole rounds."""
-        return np.asarray(self.active_rounds / self.period, dtype=np.float64)
+        return np.asarray(self.active_rounds / self.cycle, dtype=np.float64)
 
     def _active(self, t: int) -> NDArray[np.bool_]:
-        return np.asarray((t - self.first_active) % self.period < self.active_rounds)
+        return np.asarray((t - self.first_active) % self.cycle < self.active_rounds)

@@ -113,8 +113,8 @@ def read_ids(message: Fields, key: str) -> list[int]:
     value = message.get(key)
     if not isinstance(value, list) or any(type(item) is not int for item in value):
         raise RefusalError(f"'{key}' is missing or no list of client ids")
-    most = f"'{key}' names {len(value)} clients, and {MAX_IDS} are the most"
-    require(len(value) <= MAX_IDS, most)
+    too_many = f"'{key}' names {len(value)} clients, and {MAX_IDS} are the most"
+    require(len(value) <= MAX_IDS, too_many)
     require(len(set(value)) == len(value), f"'{key}' names a client twice")
     return value
 

@@ -25,7 +25,7 @@ from ..client.preparation import PREPARATION, Preparation
 from ..wire.parts import PARTS_RECORD
 from ..wire.records import decode_all
 from ..wire.requests import HOSTED, LABEL_RECORD, Refusal
-from .answered import Answered
+from .answered import record_answer
 from .client import SecureClient
 from .message import Exchange, RefusalError, RoundId, require
 from .payload import Payload
@@ -178,7 +178,7 @@ class SecureSumMod:
         if (directory := state_directory(context)) is not None:
             exchange = Exchange(request["exchange"])
             current = RoundId.of(request, exchange)
-            Answered(directory.folder(current.run)).record(current, exchange)
+            record_answer(directory.folder(current.run), current, exchange)
         _keep(context, client)
 
 

@@ -218,9 +218,8 @@ class SecureSum(Summation):
             try:
                 answers[node] = read(reply)
             except Exception:  # whatever a client put into its bytes is the client's fault
-                result.rejected[node] = (
-                    "not an answer of a secure sum; its client needs SecureSumMod"
-                )
+                wrong = "not an answer of a secure sum; its client needs SecureSumMod"
+                result.rejected[node] = wrong
         return answers
 
 
