@@ -91,7 +91,8 @@ class RunConfig:
     )
     draw: str = _key(
         "own", "Who holds which samples and how often each client comes, for a seed: our own draw, "
-        "or that of the paper's authors' program."
+        "or that of the paper's authors' program, whose bernoulli, markov and cyclic paths come "
+        "with it."
     )  # fmt: skip
     local_steps: int = _key(5, "Local SGD steps of a participant; the paper has 5.")
     batch_size: int = _key(16, "Mini-batch size; the paper has 16.")

@@ -1,13 +1,11 @@
 """Who is there in which round: participation processes, and a grid that plays them."""
 
-from .bernoulli import Bernoulli, Independent
 from .cyclic import Cyclic
 from .grid import AvailabilityGrid
 from .host_grid import HostGrid
-from .identified_grid import IdentifiedGrid
-from .identity import answer_identity
+from .identity import IdentifiedGrid, answer_identity
+from .independent import ArrivalDeparture, Bernoulli, Independent, Sine, Staircase
 from .markov import Markov
-from .nonstationary import ArrivalDeparture, Sine, Staircase
 from .probabilities import participation_probabilities
 from .process import Process
 from .trace import Trace

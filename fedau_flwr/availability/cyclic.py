@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .draws import Draws
-from .process import Process, as_probabilities, require_positive_integer
+from .process import Process, as_probabilities, check, require_positive_integer
 
 CyclicVariant = Literal["random-offset", "starts-inactive"]
 
@@ -35,21 +35,19 @@ class Cyclic(Process):
         probabilities = as_probabilities(p)
         super().__init__(probabilities.size)
         self.period = require_positive_integer("period", period)
+        self.cycle: int | NDArray[np.int64] = self.period
         self.active_rounds = np.maximum(1, np.rint(self.period * probabilities)).astype(np.int64)
-        if variant == "random-offset":
-            choices = np.full(self.clients, self.period)
-        elif variant == "starts-inactive":
-            choices = np.maximum(1, self.period - self.active_rounds)
-        else:
-            allowed = " or ".join(repr(name) for name in get_args(CyclicVariant))
-            raise ValueError(f"variant = {variant!r} is not allowed: it must be {allowed}.")
+        known = get_args(CyclicVariant)
+        check("variant", variant, variant in known, f"it must be {' or '.join(map(repr, known))}")
+        away = np.maximum(1, self.period - self.active_rounds)
+        choices = away if variant == "starts-inactive" else self.period
         uniforms = Draws(seed, "cyclic").uniforms(0, self.clients)
         self.first_active = np.floor(uniforms * choices).astype(np.int64)
 
     @property
     def probability(self) -> NDArray[np.float64]:
         """Share of a cycle for which each client is there: ``p`` in whole rounds."""
-        return np.asarray(self.active_rounds / self.period, dtype=np.float64)
+        return np.asarray(self.active_rounds / self.cycle, dtype=np.float64)
 
     def _active(self, t: int) -> NDArray[np.bool_]:
-        return np.asarray((t - self.first_active) % self.period < self.active_rounds)
+        return np.asarray((t - self.first_active) % self.cycle < self.active_rounds)

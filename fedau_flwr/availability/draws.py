@@ -5,6 +5,8 @@ import zlib
 import numpy as np
 from numpy.typing import NDArray
 
+from .process import check, is_integer
+
 
 class Draws:
     """A stream of uniform numbers addressed by round.
@@ -22,8 +24,7 @@ class Draws:
     """
 
     def __init__(self, seed: int, stream: str) -> None:
-        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-            raise ValueError(f"seed = {seed!r} is not allowed: it must be an integer of 0 or more.")
+        check("seed", seed, is_integer(seed, 0), "it must be an integer of 0 or more")
         self._sequence = np.random.SeedSequence([int(seed), zlib.crc32(stream.encode())])
         self._key = self._sequence.generate_state(2, np.uint64)
 

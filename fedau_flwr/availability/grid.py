@@ -9,9 +9,8 @@ from flwr.serverapp import Grid
 from numpy.typing import ArrayLike, NDArray
 
 from .draws import Draws
-from .identified_grid import IdentifiedGrid
-from .identity import Identities
-from .process import Process
+from .identity import IdentifiedGrid, Identities
+from .process import Process, check, is_integer
 
 EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
 
@@ -68,11 +67,9 @@ class AvailabilityGrid(IdentifiedGrid):
 
     def set_round(self, server_round: int) -> None:
         """Move to a round, counted from 1 as Flower does."""
-        if isinstance(server_round, bool) or not isinstance(server_round, int) or server_round < 1:
-            raise ValueError(
-                f"server_round = {server_round!r} is not allowed: Flower's rounds start at 1."
-            )
-        self._server_round = server_round
+        fine = is_integer(server_round, 1)
+        check("server_round", server_round, fine, "Flower's rounds start at 1")
+        self._server_round = int(server_round)
 
     def wait_for_clients(self, clients: int | None = None, *, timeout: float = 300.0) -> None:
         """Wait until so many clients, or all of the process, are connected and identified.
@@ -143,6 +140,6 @@ def _as_loss(loss: ArrayLike, clients: int) -> NDArray[np.float64]:
             f"loss has the shape {values.shape}: "
             f"it must be one number, or one for each of {clients} clients."
         )
-    if not ((values >= 0) & (values <= 1)).all():
-        raise ValueError(f"loss = {loss!r} is not allowed: probabilities of loss are in [0, 1].")
+    fine = ((values >= 0) & (values <= 1)).all()
+    check("loss", loss, fine, "probabilities of loss are in [0, 1]")
     return np.broadcast_to(values, (clients,))

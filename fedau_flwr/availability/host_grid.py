@@ -100,14 +100,13 @@ class HostGrid(AvailabilityGrid):
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Push messages through the underlying grid, train messages with their participants."""
-        return super().push_messages([self._addressed(message) for message in messages])
+        return super().push_messages([*map(self._addressed, messages)])
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> list[Message]:
         """Send through the underlying grid and return the replies by host number."""
-        addressed = [self._addressed(message) for message in messages]
-        return super().send_and_receive(addressed, timeout=timeout)
+        return super().send_and_receive([*map(self._addressed, messages)], timeout=timeout)
 
     def _addressed(self, message: Message) -> Message:
         """Return a message that names its clients, unless it does so already."""
@@ -121,10 +120,7 @@ class HostGrid(AvailabilityGrid):
         name = next(iter(configs), "config")
         hosted = self.hosted(message.metadata.dst_node_id)
         content[name] = ConfigRecord({**configs.get(name, {}), HOSTED: hosted})
+        head = message.metadata
         return Message(
-            content,
-            message.metadata.dst_node_id,
-            message.metadata.message_type,
-            ttl=message.metadata.ttl,
-            group_id=message.metadata.group_id,
+            content, head.dst_node_id, head.message_type, ttl=head.ttl, group_id=head.group_id
         )

@@ -1,4 +1,4 @@
-"""Which client a node stands for.
+"""Which client a node stands for, and a Flower grid whose nodes are in the order of clients.
 
 Flower gives nodes random ids; only the node knows its number, in its node config. So the nodes are
 asked.
@@ -6,11 +6,15 @@ asked.
 
 import logging
 from collections.abc import Iterable
+from math import inf
+from typing import Any
 
 from flwr.app import ConfigRecord, Context, Error, Message, MessageType, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 
 from fedau_flwr import _flower
+from fedau_flwr.server.forwarding import ForwardingGrid
+from fedau_flwr.server.roster import Roster
 
 log = logging.getLogger("flwr.fedau")
 
@@ -39,17 +43,7 @@ def answer_identity(message: Message, context: Context) -> Message:
 
 
 class Identities:
-    """The client numbers of a grid's nodes, asked for once per node.
-
-    Parameters
-    ----------
-    grid : Grid
-        The grid that reaches the nodes.
-    clients : int
-        Number of clients N; numbers go from 0 to N - 1.
-    timeout : float
-        Seconds to wait for answers.
-    """
+    """The client numbers, from 0 to ``clients - 1``, of a grid's nodes, asked for once per node."""
 
     def __init__(self, grid: Grid, clients: int, timeout: float) -> None:
         self.client_numbers: dict[int, int] = {}
@@ -75,20 +69,14 @@ class Identities:
         for client, node in sorted((client, node) for node, client in self._read(answers)):
             if client in taken:
                 log.warning(
-                    "Node %d takes the place of an earlier node of client %d.",
-                    node,
-                    client,
+                    "Node %d takes the place of an earlier node of client %d.", node, client
                 )
             taken.add(client)
             self.client_numbers[node] = client
         silent = [node for node in nodes if node not in self.client_numbers]
         if silent:
-            log.warning(
-                "%d of %d nodes did not say which client they are and are left out: node %d, …",
-                len(silent),
-                len(nodes),
-                silent[0],
-            )
+            words = "%d of %d nodes did not say which client they are and are left out: node %d, …"
+            log.warning(words, len(silent), len(nodes), silent[0])
 
     def _read(self, answers: Iterable[Message]) -> Iterable[tuple[int, int]]:
         for answer in answers:
@@ -111,8 +99,7 @@ class Identities:
 
 def _client_number(content: RecordDict) -> int | None:
     records: list[ConfigRecord | MetricRecord] = [*content.config_records.values()]
-    records += content.metric_records.values()
-    for record in records:
+    for record in [*records, *content.metric_records.values()]:
         client = record.get(CLIENT_KEY)
         if isinstance(client, int) and not isinstance(client, bool):
             return client
@@ -128,3 +115,53 @@ def _no_identity(node: int, error: Error) -> ValueError:
         f"Node {node} did not say which client it is ({reason}): "
         "add `app.query()(fedau_flwr.availability.answer_identity)` to the ClientApp."
     )
+
+
+class IdentifiedGrid(ForwardingGrid):
+    """All nodes that have said which client they are; nodes and replies are in client order.
+
+    Node ids are random and replies come as they come; a sum over them repeats bit for bit only in a
+    fixed order.
+    """
+
+    def __init__(self, grid: Grid, identities: Identities) -> None:
+        super().__init__(grid)
+        self._identities = identities
+
+    @property
+    def client_numbers(self) -> dict[int, int]:
+        """Client number of each node id that has been seen so far."""
+        return self._identities.client_numbers
+
+    @property
+    def roster(self) -> Roster:
+        """Which client a node stands for, for a strategy of this package."""
+        return Roster(self.client_numbers)
+
+    def get_node_ids(self) -> list[int]:
+        """Return the ids of the shown nodes by client number."""
+        return self._identities.connected()
+
+    def get_nodes(self) -> list[Any]:
+        """Return what the underlying grid knows about the shown nodes, by client number."""
+        known = {node.node_id: node for node in self._grid.get_nodes()}
+        return [known[node] for node in self.get_node_ids() if node in known]
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Pull replies through the underlying grid."""
+        return self._arrived(self._grid.pull_messages(message_ids))
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> list[Message]:
+        """Send through the underlying grid and return the replies by client number."""
+        to_send = list(messages)
+        if not to_send:
+            return []
+        replies = self._arrived(self._grid.send_and_receive(to_send, timeout=timeout))
+        return sorted(
+            replies, key=lambda reply: self.client_numbers.get(reply.metadata.src_node_id, inf)
+        )
+
+    def _arrived(self, replies: Iterable[Message]) -> list[Message]:
+        return list(replies)

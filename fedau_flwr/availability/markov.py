@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .draws import Draws
-from .process import Process, as_probabilities
+from .process import Process, as_probabilities, check
 
 _MAX_SNAPSHOTS = 128
 
@@ -32,10 +32,7 @@ class Markov(Process):
     def __init__(self, p: ArrayLike, seed: int, max_activation: float = 0.05) -> None:
         self.p = as_probabilities(p)
         super().__init__(self.p.size)
-        if not 0 < max_activation <= 1:
-            raise ValueError(
-                f"max_activation = {max_activation!r} is not allowed: it must be in (0, 1]."
-            )
+        check_activation(max_activation)
         with np.errstate(divide="ignore"):  # p = 1 has infinite odds, which the minimum takes away
             self.activation = np.minimum(max_activation, self.p / (1 - self.p))
         self.deactivation = np.minimum(1.0, self.activation * (1 - self.p) / self.p)
@@ -74,3 +71,8 @@ class Markov(Process):
         if len(self._snapshots) > _MAX_SNAPSHOTS:
             self._snapshots = self._snapshots[::2]
             self._spacing *= 2
+
+
+def check_activation(value: float) -> None:
+    """Raise ValueError unless an upper bound of P(off→on) is in (0, 1]."""
+    check("max_activation", value, 0 < value <= 1, "it must be in (0, 1]")

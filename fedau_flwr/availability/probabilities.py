@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .draws import Draws
+from .process import check
 
 
 def participation_probabilities(
@@ -41,12 +42,9 @@ def participation_probabilities(
             f"class_shares of client {wrong[0]} are not allowed: "
             "they must be numbers of 0 or more that sum to 1."
         )
-    if not 0 < concentration < np.inf:
-        raise ValueError(f"concentration = {concentration!r} is not allowed: it must be above 0.")
-    if not 0 < mean <= 1:
-        raise ValueError(f"mean = {mean!r} is not allowed: it must be in (0, 1].")
-    if not 0 <= floor <= 1:
-        raise ValueError(f"floor = {floor!r} is not allowed: it must be in [0, 1].")
+    check("concentration", concentration, 0 < concentration < np.inf, "it must be above 0")
+    check("mean", mean, 0 < mean <= 1, "it must be in (0, 1]")
+    check("floor", floor, 0 <= floor <= 1, "it must be in [0, 1]")
     classes = shares.shape[1]
     generator = (
         seed

@@ -28,13 +28,24 @@ class Process(ABC):
 
     def active(self, t: int) -> NDArray[np.bool_]:
         """Return which clients are there in round ``t``, from 0 on (Flower's ``t + 1``)."""
-        if isinstance(t, bool) or not isinstance(t, int | np.integer) or t < 0:
+        if not is_integer(t, 0):
             raise ValueError(f"Round {t!r} is not allowed: rounds are integers of 0 or more.")
         return self._active(int(t))
 
     @abstractmethod
     def _active(self, t: int) -> NDArray[np.bool_]:
         """Return a new array for round ``t``, which is known to be an integer of 0 or more."""
+
+
+def check(name: str, value: object, fine: object, rule: str) -> None:
+    """Raise ValueError about a value unless it is ``fine``."""
+    if not fine:
+        raise ValueError(f"{name} = {value!r} is not allowed: {rule}.")
+
+
+def is_integer(value: object, least: int) -> bool:
+    """Say whether ``value`` is an integer of ``least`` or more."""
+    return isinstance(value, int | np.integer) and type(value) is not bool and int(value) >= least
 
 
 def as_probabilities(p: ArrayLike) -> NDArray[np.float64]:
@@ -44,18 +55,14 @@ def as_probabilities(p: ArrayLike) -> NDArray[np.float64]:
         raise ValueError(
             f"p has the shape {values.shape}: it must be a list of one probability per client."
         )
-    wrong = np.flatnonzero(~((values > 0) & (values <= 1)))
-    if wrong.size:
-        client = int(wrong[0])
-        raise ValueError(
-            f"p[{client}] = {float(values[client])!r} is not allowed: "
-            "participation probabilities must be in (0, 1]."
-        )
+    fine = (values > 0) & (values <= 1)
+    first = int(fine.argmin())  # the first that is not fine, if any
+    rule = "participation probabilities must be in (0, 1]"
+    check(f"p[{first}]", float(values[first]), fine[first], rule)
     return values
 
 
 def require_positive_integer(name: str, value: int) -> int:
     """Return ``value`` as int, or raise ValueError if it is not an integer of 1 or more."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name} = {value!r} is not allowed: it must be an integer of 1 or more.")
+    check(name, value, is_integer(value, 1), "it must be an integer of 1 or more")
     return int(value)

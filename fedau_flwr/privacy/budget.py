@@ -10,13 +10,15 @@ therefore charged in full, for a client that takes part in all of them.
 """
 
 import os
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from flwr import serverapp
+
+from .clipping import check_positive
 
 
 class PrivacyBudget:
@@ -37,8 +39,7 @@ class PrivacyBudget:
     """
 
     def __init__(self, epsilon: float, delta: float, *, journal: Path | None = None) -> None:
-        if not isfinite(epsilon) or epsilon <= 0:
-            raise ValueError(f"epsilon={epsilon} must be positive and finite.")
+        check_positive("epsilon", epsilon)
         if not 0 < delta < 1:
             raise ValueError(f"delta={delta} must be strictly between 0 and 1.")
         self.epsilon = epsilon
@@ -68,16 +69,14 @@ class PrivacyBudget:
 
     def rounds(self, noise_multiplier: float) -> int:
         """Return how many more rounds the budget allows: the run stops before the next one."""
-        least, most = 0, 1
+        most = 1
         while self._allows(noise_multiplier, most):
-            least, most = most, 2 * most
-        while most - least > 1:
-            middle = (least + most) // 2
-            if self._allows(noise_multiplier, middle):
-                least = middle
-            else:
-                most = middle
-        return least
+            most *= 2
+
+        def exceeds(rounds: int) -> bool:
+            return not self._allows(noise_multiplier, rounds)
+
+        return bisect_left(range(1, most), True, key=exceeds)
 
     def state(self) -> dict[str, int]:
         """Return the rounds charged so far by noise multiplier, for a checkpoint."""

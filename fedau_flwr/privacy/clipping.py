@@ -15,6 +15,12 @@ from numpy.typing import NDArray
 Floats = NDArray[np.floating[Any]]
 
 
+def check_positive(name: str, value: float) -> None:
+    """Raise ValueError unless a value is positive and finite."""
+    if not isfinite(value) or value <= 0:
+        raise ValueError(f"{name}={value} must be positive and finite.")
+
+
 def l2_norm(arrays: Sequence[Floats]) -> float:
     """Return the L2 norm of all values together."""
     total = 0.0
@@ -80,9 +86,7 @@ class AdaptiveNorm:
 
     def __post_init__(self) -> None:
         for name in ("norm", "learning_rate", "bit_noise"):
-            value = getattr(self, name)
-            if not isfinite(value) or value <= 0:
-                raise ValueError(f"{name}={value} must be positive and finite.")
+            check_positive(name, getattr(self, name))
         if not 0 <= self.quantile <= 1:
             raise ValueError(f"quantile={self.quantile} must be between 0 and 1.")
 

@@ -45,11 +45,9 @@ class GaussianPrivacy:
         self.noise_multiplier = noise_multiplier
         self.budget = budget
         sum_std(noise_multiplier, self.norm)
-        self._multiplier = (
-            self.adaptive.contribution_multiplier(noise_multiplier)
-            if self.adaptive
-            else noise_multiplier
-        )
+        self._multiplier = noise_multiplier
+        if self.adaptive:
+            self._multiplier = self.adaptive.contribution_multiplier(noise_multiplier)
 
     def __repr__(self) -> str:
         return f"GaussianPrivacy(norm={self.norm}, noise_multiplier={self.noise_multiplier})"

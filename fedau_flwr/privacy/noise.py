@@ -10,20 +10,17 @@ who sees some of its output. In a sum, nobody does.
 """
 
 from collections.abc import Sequence
-from math import isfinite, sqrt
-from typing import Any
+from math import sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.floating[Any]]
+from .clipping import Floats, check_positive
 
 
 def sum_std(noise_multiplier: float, norm: float) -> float:
     """Return the standard deviation of the noise on the sum."""
-    for name, value in (("noise_multiplier", noise_multiplier), ("norm", norm)):
-        if not isfinite(value) or value <= 0:
-            raise ValueError(f"{name}={value} must be positive and finite.")
+    check_positive("noise_multiplier", noise_multiplier)
+    check_positive("norm", norm)
     return noise_multiplier * norm
 
 

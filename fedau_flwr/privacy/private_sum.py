@@ -21,13 +21,6 @@ class PrivateSum(Summation):
     """Has contributions clipped, and puts noise on their sum.
 
     Over a plain sum the server adds the noise; over a secure one the clients do, each a share.
-
-    Parameters
-    ----------
-    summation : Summation
-        What adds up.
-    privacy : GaussianPrivacy
-        Norm, noise and budget.
     """
 
     def __init__(self, summation: Summation, privacy: GaussianPrivacy) -> None:

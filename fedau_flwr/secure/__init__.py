@@ -31,9 +31,8 @@ client that sends rubbish: the sum is secret, not verified.
 
 from ..wire.fixed_point import FixedPoint
 from .client import SecureClient
-from .errors import RefusalError, VoidRoundError
 from .graph import Topology
-from .message import Exchange, Message, RoundId
+from .message import Exchange, Message, RefusalError, RoundId, VoidRoundError
 from .mod import SecureSumMod
 from .payload import Payload
 from .server import SecureRound

@@ -9,53 +9,43 @@ import fcntl
 import os
 from pathlib import Path
 
-from .errors import RefusalError
-from .message import Exchange, RoundId
+from .message import Exchange, RefusalError, RoundId, require
 
+_FILE = "secure-answered"
 _MOST_BYTES = 200
 
 
-class Answered:
-    """The last answer that a client gave in one training.
+def record_answer(folder: Path, current: RoundId, exchange: Exchange) -> None:
+    """Record an answer before it leaves, or refuse since it or a later one has left.
 
-    Parameters
-    ----------
-    folder : Path
-        Where the client keeps its state of the training.
+    `folder` is where the client keeps its state of the training.
     """
+    place = (current.attempt, current.round, list(Exchange).index(exchange))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder / _FILE, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise RefusalError(
+            f"fedau-state-dir must be a directory that can be written to ({error.strerror})"
+        ) from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        again = f"the exchange '{exchange}' of round {current.round} was already answered"
+        require(_last(handle) < place, again)
+        text = " ".join(f"{number:020d}" for number in place)
+        # Always of the same length, so that no longer text shines through.
+        os.pwrite(handle, text.encode(), 0)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / "secure-answered"
 
-    def record(self, current: RoundId, exchange: Exchange) -> None:
-        """Record an answer before it leaves, or refuse since it or a later one has left."""
-        place = (current.attempt, current.round, list(Exchange).index(exchange))
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as error:
-            raise RefusalError(
-                f"fedau-state-dir must be a directory that can be written to ({error.strerror})"
-            ) from None
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            if self._read(handle) >= place:
-                raise RefusalError(
-                    f"the exchange '{exchange}' of round {current.round} was already answered"
-                )
-            text = " ".join(f"{number:020d}" for number in place)
-            # Always of the same length, so that no longer text shines through.
-            os.pwrite(handle, text.encode(), 0)
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-    def _read(self, handle: int) -> tuple[int, ...]:
-        text = os.pread(handle, _MOST_BYTES, 0)
-        if not text:
-            return (0, 0, 0)
-        try:
-            attempt, number, exchange = (int(part) for part in text.split())
-        except ValueError:
-            raise RefusalError(f"the record of answers in '{self._path.name}' is damaged") from None
-        return attempt, number, exchange
+def _last(handle: int) -> tuple[int, ...]:
+    text = os.pread(handle, _MOST_BYTES, 0)
+    if not text:
+        return (0, 0, 0)
+    try:
+        attempt, number, exchange = (int(part) for part in text.split())
+    except ValueError:
+        raise RefusalError(f"the record of answers in '{_FILE}' is damaged") from None
+    return attempt, number, exchange

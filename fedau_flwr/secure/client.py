@@ -15,35 +15,15 @@ The client trusts nobody with what it holds. Whatever the server asks, it
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from ..wire.fixed_point import Ring
+from . import crypto, message
 from .client_state import ClientState, Stage
-from .errors import RefusalError
-from .keys import (
-    SEAL_BYTES,
-    Purpose,
-    agree,
-    check_public,
-    commit,
-    derive,
-    generate,
-    public_of,
-    seal,
-    unseal,
-)
-from .masks import apply_masks
-from .message import (
-    KEY_BYTES,
-    Exchange,
-    Message,
-    RoundId,
-    read_blobs,
-    read_ids,
-    read_int,
-)
-from .shamir import split
+from .crypto import SEAL_BYTES, Purpose
+from .message import KEY_BYTES, Exchange, Fields, Message, RefusalError, RoundId
 
 SEALED_BYTES = SEAL_BYTES + 2 * KEY_BYTES
 
@@ -83,43 +63,51 @@ class SecureClient:
         """The peers whose shares were not authentic in this round."""
         return list(self._state.spoiled)
 
-    def offer_keys(self, request: Mapping[str, object]) -> Message:
+    def offer_keys(self, request: Fields) -> Message:
         """Begin a round: forget the last one and make fresh keys."""
         current = RoundId.of(request, Exchange.KEYS)
-        if not current.follows(self._state.round_id):
-            raise RefusalError(
-                f"round {current.round} of attempt {current.attempt} was already begun or is over"
-            )
+        message.require(
+            current.follows(self._state.round_id),
+            f"round {current.round} of attempt {current.attempt} was already begun or is over",
+        )
         state = ClientState(round_id=current, stage=Stage.OFFERED)
-        state.share_private, share_public = generate()
-        state.mask_private, mask_public = generate()
+        state.share_private, share_public = crypto.generate()
+        state.mask_private, mask_public = crypto.generate()
         self._state = state
         return current.begin(Exchange.KEYS) | {"share-key": share_public, "mask-key": mask_public}
 
-    def deal_shares(self, request: Mapping[str, object]) -> Message:
+    def deal_shares(self, request: Fields) -> Message:
         """Share the mask seed and the mask key among the neighbours and itself."""
         state, current = self._expect(Stage.OFFERED, request, Exchange.SHARES)
-        peers = read_ids(request, "peers")
-        share_keys = read_blobs(request, "share-keys", KEY_BYTES, len(peers))
-        mask_keys = read_blobs(request, "mask-keys", KEY_BYTES, len(peers))
-        threshold = read_int(request, "threshold")
+        peers = message.read_ids(request, "peers")
+        share_keys = message.read_blobs(request, "share-keys", KEY_BYTES, len(peers))
+        mask_keys = message.read_blobs(request, "mask-keys", KEY_BYTES, len(peers))
+        threshold = message.read_int(request, "threshold")
         holders = sorted([*peers, self._me])
         self._check_neighbourhood(peers, share_keys + mask_keys, threshold)
 
         seed = os.urandom(KEY_BYTES)
-        seed_shares = dict(zip(holders, split(seed, threshold, len(holders)), strict=True))
-        key_shares = dict(
-            zip(holders, split(state.mask_private, threshold, len(holders)), strict=True)
+        seed_shares, key_shares = (
+            dict(zip(holders, crypto.split(secret, threshold, len(holders)), strict=True))
+            for secret in (seed, state.mask_private)
         )
         sealed = [
-            seal(
+            crypto.seal(
                 self._sealing_key(current, public, self._me, peer),
                 seed_shares[peer] + key_shares[peer],
                 current.binding(self._me, peer),
             )
             for peer, public in zip(peers, share_keys, strict=True)
         ]
-        self._state = state.evolve(
+
+        def commitments(shares: Mapping[int, bytes], purpose: Purpose) -> list[bytes]:
+            return [
+                crypto.commit(share, purpose, current.binding(self._me, holder))
+                for holder, share in shares.items()
+            ]
+
+        self._state = replace(
+            state,
             stage=Stage.DEALT,
             threshold=threshold,
             peers=peers,
@@ -131,46 +119,42 @@ class SecureClient:
         return current.begin(Exchange.SHARES) | {
             "peers": peers,
             "sealed": sealed,
-            "seed-commitment": commit(seed, Purpose.SEED_COMMITMENT, current.binding(self._me)),
-            "seed-share-commitments": [
-                commit(seed_shares[holder], Purpose.SEED_SHARE, current.binding(self._me, holder))
-                for holder in holders
-            ],
-            "key-share-commitments": [
-                commit(key_shares[holder], Purpose.KEY_SHARE, current.binding(self._me, holder))
-                for holder in holders
-            ],
+            "seed-commitment": crypto.commit(
+                seed, Purpose.SEED_COMMITMENT, current.binding(self._me)
+            ),
+            "seed-share-commitments": commitments(seed_shares, Purpose.SEED_SHARE),
+            "key-share-commitments": commitments(key_shares, Purpose.KEY_SHARE),
         }
 
-    def accept_shares(self, request: Mapping[str, object]) -> None:
+    def accept_shares(self, request: Fields) -> None:
         """Open the neighbours' shares; call it before training, which a refusal makes futile.
 
         A share that is not authentic is laid aside, and its sender gets no pairwise mask: the
         server learns of it with the masked vector and leaves the sender out.
         """
         state, current = self._expect(Stage.DEALT, request, Exchange.MASKED)
-        senders = read_ids(request, "peers")
-        sealed = read_blobs(request, "sealed", SEALED_BYTES, len(senders))
+        senders = message.read_ids(request, "peers")
+        sealed = message.read_blobs(request, "sealed", SEALED_BYTES, len(senders))
         keys = dict(zip(state.peers, state.share_keys, strict=True))
-        if not keys.keys() >= set(senders):
-            raise RefusalError("'peers' names a client that is no neighbour")
+        message.require(keys.keys() >= set(senders), "'peers' names a client that is no neighbour")
         active, spoiled, seed_shares, key_shares = [], [], list(state.seed_shares), []
         for sender, blob in zip(senders, sealed, strict=True):
             key = self._sealing_key(current, keys[sender], sender, self._me)
             try:
-                shares = unseal(key, blob, current.binding(sender, self._me))
+                shares = crypto.unseal(key, blob, current.binding(sender, self._me))
             except RefusalError:
                 spoiled.append(sender)
                 continue
             active.append(sender)
             seed_shares.append(shares[:KEY_BYTES])
             key_shares.append(shares[KEY_BYTES:])
-        if len(active) + 1 < self.least_survivors:
-            raise RefusalError(
-                f"shares of {len(active)} neighbours are authentic, and with this client "
-                f"{self.least_survivors} are needed"
-            )
-        self._state = state.evolve(
+        message.require(
+            len(active) + 1 >= self.least_survivors,
+            f"shares of {len(active)} neighbours are authentic, and with this client "
+            f"{self.least_survivors} are needed",
+        )
+        self._state = replace(
+            state,
             stage=Stage.READY,
             active=active,
             spoiled=spoiled,
@@ -187,14 +171,15 @@ class SecureClient:
             raise ValueError("a vector to be masked must be one-dimensional, of uint32 or uint64")
         current = state.round_id
         keys = dict(zip(state.peers, state.mask_keys, strict=True))
-        plus = [derive(state.seed, Purpose.SELF_MASK, current.binding(self._me))]
+        plus = [crypto.derive(state.seed, Purpose.SELF_MASK, current.binding(self._me))]
         minus: list[bytes] = []
         for peer in state.active:
             key = pairwise_key(current, state.mask_private, keys[peer], self._me, peer)
             (plus if self._me > peer else minus).append(key)
         masked = vector.copy()
-        apply_masks(masked, plus=plus, minus=minus)
-        self._state = state.evolve(
+        crypto.apply_masks(masked, plus=plus, minus=minus)
+        self._state = replace(
+            state,
             stage=Stage.MASKED,
             share_private=b"",
             mask_private=b"",
@@ -204,22 +189,22 @@ class SecureClient:
         )
         return current.begin(Exchange.MASKED) | {"spoiled": list(state.spoiled)}, masked
 
-    def unmask(self, request: Mapping[str, object]) -> Message:
+    def unmask(self, request: Fields) -> Message:
         """Reveal one share per neighbour, and forget the round."""
         state, current = self._expect(Stage.MASKED, request, Exchange.UNMASK)
-        survivors = read_ids(request, "survivors")
-        dropped = read_ids(request, "dropped")
-        if set(survivors) & set(dropped):
-            raise RefusalError("both kinds of share are asked for the same client")
-        if self._me not in survivors:
-            raise RefusalError("this client is asked to unmask a sum without its own vector")
-        if {*survivors, *dropped} != {self._me, *state.active}:
-            raise RefusalError("'survivors' and 'dropped' are not this client's neighbourhood")
-        if len(survivors) < self.least_survivors:
-            raise RefusalError(
-                f"the sum would be over {len(survivors)} clients of this neighbourhood, "
-                f"and {self.least_survivors} are needed"
-            )
+        survivors = message.read_ids(request, "survivors")
+        dropped = message.read_ids(request, "dropped")
+        both = set(survivors) & set(dropped)
+        message.require(not both, "both kinds of share are asked for the same client")
+        counted = self._me in survivors
+        message.require(counted, "this client is asked to unmask a sum without its own vector")
+        whole = {*survivors, *dropped} == {self._me, *state.active}
+        message.require(whole, "'survivors' and 'dropped' are not this client's neighbourhood")
+        message.require(
+            len(survivors) >= self.least_survivors,
+            f"the sum would be over {len(survivors)} clients of this neighbourhood, "
+            f"and {self.least_survivors} are needed",
+        )
         seed_shares = dict(zip([self._me, *state.active], state.seed_shares, strict=True))
         key_shares = dict(zip(state.active, state.key_shares, strict=True))
         self._state = ClientState(round_id=current, stage=Stage.OVER)
@@ -231,7 +216,7 @@ class SecureClient:
         }
 
     def _expect(
-        self, stage: Stage, request: Mapping[str, object], exchange: Exchange
+        self, stage: Stage, request: Fields, exchange: Exchange
     ) -> tuple[ClientState, RoundId]:
         state = self._state
         if state.stage is not stage or state.round_id is None:
@@ -243,32 +228,25 @@ class SecureClient:
 
     def _check_neighbourhood(self, peers: list[int], keys: list[bytes], threshold: int) -> None:
         holders = len(peers) + 1
-        if self._me in peers:
-            raise RefusalError("'peers' names this client as its own neighbour")
-        if holders < self._min_cohort:
-            raise RefusalError(
-                f"a cohort of {holders} is below this client's min_cohort={self._min_cohort}"
-            )
-        if not holders < 2 * threshold <= 2 * holders:
-            raise RefusalError(
-                f"threshold {threshold} of {holders} must be more than half and at most all"
-            )
-        own = {public_of(self._state.share_private), public_of(self._state.mask_private)}
-        if len(own | set(keys)) != len(keys) + 2:
-            raise RefusalError("a public key appears twice")
+        message.require(self._me not in peers, "'peers' names this client as its own neighbour")
+        small = f"a cohort of {holders} is below this client's min_cohort={self._min_cohort}"
+        message.require(holders >= self._min_cohort, small)
+        wrong = f"threshold {threshold} of {holders} must be more than half and at most all"
+        message.require(holders < 2 * threshold <= 2 * holders, wrong)
+        own = {
+            crypto.public_of(self._state.share_private),
+            crypto.public_of(self._state.mask_private),
+        }
+        message.require(len(own | set(keys)) == len(keys) + 2, "a public key appears twice")
         for key in keys:
-            check_public(key)
+            crypto.check_public(key)
 
     def _sealing_key(self, current: RoundId, public: bytes, sender: int, receiver: int) -> bytes:
-        return agree(
-            self._state.share_private,
-            public,
-            Purpose.SHARE_SEALING,
-            current.binding(sender, receiver),
-        )
+        pair = current.binding(sender, receiver)
+        return crypto.agree(self._state.share_private, public, Purpose.SHARE_SEALING, pair)
 
 
 def pairwise_key(current: RoundId, private: bytes, public: bytes, one: int, other: int) -> bytes:
     """Return the key of the mask that two clients have in common, from either one's private key."""
     pair = current.binding(min(one, other), max(one, other))
-    return agree(private, public, Purpose.PAIRWISE_MASK, pair)
+    return crypto.agree(private, public, Purpose.PAIRWISE_MASK, pair)

@@ -4,11 +4,12 @@ In a deployment every message may meet a fresh process. The state lives in Flowe
 `Context.state`, which stays with the client; it holds secrets, hence no `repr`.
 """
 
-from dataclasses import dataclass, field, replace
+import json
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Self
 
-from .message import RoundId, Value, dump, load
+from .message import RoundId
 
 
 class Stage(StrEnum):
@@ -44,25 +45,35 @@ class ClientState:
     seed_shares: list[bytes] = field(default_factory=list)
     key_shares: list[bytes] = field(default_factory=list)
 
-    def evolve(self, **changes: Any) -> Self:
-        """Return a copy with `changes`."""
-        return replace(self, **changes)
-
     def to_bytes(self) -> bytes:
         """Serialise."""
-        record: dict[str, Value] = {
-            key: value for key, value in vars(self).items() if key != "round_id"
-        }
-        if self.round_id is not None:
-            record |= vars(self.round_id)
-        return dump(record)
+        record = vars(self) | (vars(self.round_id) if self.round_id else {})
+        del record["round_id"]
+        return json.dumps({key: _to_json(value) for key, value in record.items()}).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """Read what `to_bytes` wrote."""
-        record: dict[str, Any] = dict(load(data))
+        record = {key: _from_json(*typed) for key, typed in json.loads(data).items()}
         round_id = None
         if "run" in record:
             round_id = RoundId(*(record.pop(key) for key in ("run", "attempt", "round")))
-        record["stage"] = Stage(record["stage"])
-        return cls(round_id=round_id, **record)
+        return cls(round_id=round_id, **record | {"stage": Stage(record["stage"])})
+
+
+def _to_json(value: Any) -> tuple[str, Any]:
+    if isinstance(value, bytes):
+        return "bytes", value.hex()
+    if isinstance(value, list) and value and isinstance(value[0], bytes):
+        return "blobs", [item.hex() for item in value]
+    return "plain", value
+
+
+def _from_json(kind: str, value: Any) -> Any:
+    if kind == "bytes":
+        return bytes.fromhex(value)
+    if kind == "blobs":
+        return [bytes.fromhex(item) for item in value]
+    if isinstance(value, int | str | list):
+        return value
+    raise ValueError("the stored state of a secure round is damaged")

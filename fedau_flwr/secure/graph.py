@@ -88,15 +88,11 @@ def _degree(topology: Topology, cohort: int) -> int:
     for degree in range(topology.min_degree, cohort - 1, 2):
         holders = degree + 1
         needed = topology.shares_needed(holders)
-        captured = cohort * _tail(cohort - 1, floor(topology.colluding * cohort), degree, needed)
-        starved = cohort * _tail(
-            cohort, ceil(topology.dropping * cohort), holders, holders - needed + 1
-        )
-        if (
-            captured <= 2**-40
-            and starved <= 2**-20
-            and _divided(topology, cohort, degree) <= 2**-40
-        ):
+        colluding, dropping = floor(topology.colluding * cohort), ceil(topology.dropping * cohort)
+        captured = cohort * _tail(cohort - 1, colluding, degree, needed)
+        starved = cohort * _tail(cohort, dropping, holders, holders - needed + 1)
+        divided = _divided(topology, cohort, degree)
+        if captured <= 2**-40 and starved <= 2**-20 and divided <= 2**-40:
             return degree
     return cohort - 1
 

@@ -5,19 +5,33 @@ message of another round or out of order is refused before anything in it is loo
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
-from .errors import RefusalError
-
 Value = int | str | bytes | list[int] | list[bytes]
 Message = dict[str, Value]
+Fields = Mapping[str, object]
+"""A message as it came, of which nothing is known yet."""
 
 KEY_BYTES = 32
 MAX_IDS = 1000
 """No neighbourhood is larger: sharing a secret takes time with the square of its holders."""
+
+
+class RefusalError(ValueError):
+    """One message is refused; the text is the reason, holds no secret and is fit for a log."""
+
+
+class VoidRoundError(RuntimeError):
+    """Too few clients are left to remove the masks: the round yields no sum at all."""
+
+
+def require(condition: bool, reason: str) -> None:
+    """Refuse a message for `reason` unless `condition` holds."""
+    if not condition:
+        raise RefusalError(reason)
 
 
 class Exchange(StrEnum):
@@ -39,12 +53,7 @@ class RoundId:
 
     def begin(self, exchange: Exchange) -> Message:
         """Return the head that every message of `exchange` has in this round."""
-        return {
-            "exchange": exchange.value,
-            "run": self.run,
-            "attempt": self.attempt,
-            "round": self.round,
-        }
+        return {"exchange": exchange.value, **vars(self)}
 
     def binding(self, *parties: int) -> bytes:
         """Encode the round and `parties` without ambiguity, to bind keys and ciphertexts."""
@@ -57,7 +66,7 @@ class RoundId:
         return (self.attempt, self.round) > (earlier.attempt, earlier.round)
 
     @classmethod
-    def of(cls, message: Mapping[str, object], exchange: Exchange) -> Self:
+    def of(cls, message: Fields, exchange: Exchange) -> Self:
         """Read the round of a message that has to belong to `exchange`."""
         kind = message.get("exchange")
         if kind != exchange.value:
@@ -66,24 +75,24 @@ class RoundId:
         run, attempt, number = (message.get(key) for key in ("run", "attempt", "round"))
         if not isinstance(run, str) or type(attempt) is not int or type(number) is not int:
             raise RefusalError("the message does not say which round it belongs to")
-        if not run.isidentifier() or attempt < 1 or number < 1:
-            raise RefusalError(
-                "the message's run must be a name of letters and digits, its attempt and round "
-                "numbers from 1 on"
-            )
+        require(
+            run.isidentifier() and attempt >= 1 and number >= 1,
+            "the message's run must be a name of letters and digits, its attempt and round "
+            "numbers from 1 on",
+        )
         return cls(run, attempt, number)
 
-    def check(self, message: Mapping[str, object], exchange: Exchange) -> None:
+    def check(self, message: Fields, exchange: Exchange) -> None:
         """Refuse `message` unless it belongs to this round and to `exchange`."""
         other = self.of(message, exchange)
-        if other != self:
-            raise RefusalError(
-                f"the message belongs to round {other.round} (attempt {other.attempt}), "
-                f"not to round {self.round} (attempt {self.attempt})"
-            )
+        require(
+            other == self,
+            f"the message belongs to round {other.round} (attempt {other.attempt}), "
+            f"not to round {self.round} (attempt {self.attempt})",
+        )
 
 
-def read_int(message: Mapping[str, object], key: str) -> int:
+def read_int(message: Fields, key: str) -> int:
     """Read an integer."""
     value = message.get(key)
     if type(value) is not int:
@@ -91,7 +100,7 @@ def read_int(message: Mapping[str, object], key: str) -> int:
     return value
 
 
-def read_bytes(message: Mapping[str, object], key: str, size: int) -> bytes:
+def read_bytes(message: Fields, key: str, size: int) -> bytes:
     """Read a byte string of exactly `size` bytes."""
     value = message.get(key)
     if not isinstance(value, bytes) or len(value) != size:
@@ -99,19 +108,18 @@ def read_bytes(message: Mapping[str, object], key: str, size: int) -> bytes:
     return value
 
 
-def read_ids(message: Mapping[str, object], key: str) -> list[int]:
+def read_ids(message: Fields, key: str) -> list[int]:
     """Read a list of distinct client ids."""
     value = message.get(key)
     if not isinstance(value, list) or any(type(item) is not int for item in value):
         raise RefusalError(f"'{key}' is missing or no list of client ids")
-    if len(value) > MAX_IDS:
-        raise RefusalError(f"'{key}' names {len(value)} clients, and {MAX_IDS} are the most")
-    if len(set(value)) != len(value):
-        raise RefusalError(f"'{key}' names a client twice")
+    too_many = f"'{key}' names {len(value)} clients, and {MAX_IDS} are the most"
+    require(len(value) <= MAX_IDS, too_many)
+    require(len(set(value)) == len(value), f"'{key}' names a client twice")
     return value
 
 
-def read_blobs(message: Mapping[str, object], key: str, size: int, count: int) -> list[bytes]:
+def read_blobs(message: Fields, key: str, size: int, count: int) -> list[bytes]:
     """Read a list of exactly `count` byte strings of `size` bytes each."""
     value = message.get(key)
     if not isinstance(value, list) or len(value) != count:
@@ -119,35 +127,3 @@ def read_blobs(message: Mapping[str, object], key: str, size: int, count: int) -
     if any(not isinstance(item, bytes) or len(item) != size for item in value):
         raise RefusalError(f"'{key}' holds an entry that is not {size} bytes long")
     return value
-
-
-def dump(message: Mapping[str, Value]) -> bytes:
-    """Serialise a flat record."""
-    return json.dumps({key: _to_json(value) for key, value in message.items()}).encode()
-
-
-def load(data: bytes) -> Message:
-    """Read what `dump` wrote."""
-    return {key: _from_json(kind, value) for key, (kind, value) in json.loads(data).items()}
-
-
-def _to_json(value: Value) -> tuple[str, object]:
-    if isinstance(value, bytes):
-        return "bytes", value.hex()
-    if isinstance(value, list) and value and isinstance(value[0], bytes):
-        return "blobs", [item.hex() for item in _blobs(value)]
-    return "plain", value
-
-
-def _from_json(kind: str, value: object) -> Value:
-    if kind == "bytes" and isinstance(value, str):
-        return bytes.fromhex(value)
-    if kind == "blobs" and isinstance(value, list):
-        return [bytes.fromhex(item) for item in value]
-    if isinstance(value, int | str | list):
-        return value
-    raise ValueError("the stored state of a secure round is damaged")
-
-
-def _blobs(values: Iterable[object]) -> list[bytes]:
-    return [value for value in values if isinstance(value, bytes)]

@@ -25,10 +25,9 @@ from ..client.state_directory import state_directory
 from ..wire.parts import PARTS_RECORD
 from ..wire.records import decode_all
 from ..wire.requests import HOSTED, LABEL_RECORD, Refusal
-from .answered import Answered
+from .answered import record_answer
 from .client import SecureClient
-from .errors import RefusalError
-from .message import Exchange, RoundId
+from .message import Exchange, RefusalError, RoundId, require
 from .payload import Payload
 
 log = logging.getLogger("flwr.fedau")
@@ -99,11 +98,10 @@ class SecureSumMod:
             return Message(error, reply_to=message)
 
     def _answer(self, message: Message, context: Context, call_next: CallNext) -> Message:
-        if RECORD not in message.content.config_records:
-            raise RefusalError("this client takes part in secure sums only")
+        secure = RECORD in message.content.config_records
+        require(secure, "this client takes part in secure sums only")
         request: dict[str, Any] = {**message.content.config_records[RECORD]}
-        kept = context.state.config_records.get(RECORD, ConfigRecord())
-        state = kept.get("state")
+        state = context.state.config_records.get(RECORD, ConfigRecord()).get("state")
         client = SecureClient(
             message.metadata.dst_node_id,
             min_cohort=self._min_cohort,
@@ -153,12 +151,8 @@ class SecureSumMod:
             raise RefusalError(f"the contribution cannot be summed: {error}") from None
         fields, masked = client.mask(vector)
         self._leave(context, client, request)
-        content = RecordDict(
-            {
-                RECORD: ConfigRecord({**fields, "hosted": hosted}),
-                VECTOR: ArrayRecord({"masked": Array(masked)}),
-            }
-        )
+        content = RecordDict({RECORD: ConfigRecord({**fields, "hosted": hosted})})
+        content[VECTOR] = ArrayRecord({"masked": Array(masked)})
         return Message(content, reply_to=message)
 
     def _share_noise(self, content: RecordDict, client: SecureClient) -> Preparation:
@@ -184,7 +178,7 @@ class SecureSumMod:
         if (directory := state_directory(context)) is not None:
             exchange = Exchange(request["exchange"])
             current = RoundId.of(request, exchange)
-            Answered(directory.folder(current.run)).record(current, exchange)
+            record_answer(directory.folder(current.run), current, exchange)
         _keep(context, client)
 
 
@@ -196,16 +190,15 @@ def _contribution(content: RecordDict) -> tuple[list[Any], list[int]]:
     """Return the arrays to be summed and the clients of a host, and refuse all that is more."""
     records = dict(content.array_records)
     extra = records.pop(PARTS_RECORD, ArrayRecord())
-    if len(records) != 1:
-        raise RefusalError("the reply does not hold exactly one ArrayRecord")
+    require(len(records) == 1, "the reply does not hold exactly one ArrayRecord")
+    label = content.config_records.get(LABEL_RECORD, ConfigRecord())
     reported = [
         *(k for r in content.metric_records.values() for k in r if k != "num_examples"),
         *content.config_records.get("fitres.metrics", ()),
-        *(k for k in content.config_records.get(LABEL_RECORD, ()) if k != HOSTED),
+        *(k for k in label if k != HOSTED),
     ]
-    if reported:
-        raise RefusalError(f"a secure sum takes no metric or label, but {reported} is to be sent")
-    label = content.config_records.get(LABEL_RECORD, ConfigRecord())
+    too_much = f"a secure sum takes no metric or label, but {reported} is to be sent"
+    require(not reported, too_much)
     hosted: Any = label.get(HOSTED, [])
     (record,) = records.values()
     arrays = [*decode_all(record).values(), *decode_all(extra).values()]

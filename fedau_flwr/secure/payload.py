@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..wire.fixed_point import FixedPoint, Floats, Ring
 
@@ -24,14 +22,9 @@ class Payload:
     report_clipping: bool = False
 
     @property
-    def values(self) -> int:
-        """The number of values in the arrays."""
-        return sum(prod(shape) for shape in self.shapes)
-
-    @property
     def size(self) -> int:
         """The number of ring elements."""
-        return self.values + self.report_clipping
+        return sum(map(prod, self.shapes)) + self.report_clipping
 
     def encode(self, grid_arrays: Sequence[Floats], *, clients: int = 1) -> Ring:
         """Lay out arrays on the grid, the sum of those of `clients` clients, as a ring vector."""
@@ -47,15 +40,10 @@ class Payload:
 
     def decode(self, total: Ring) -> tuple[list[Floats], float | None]:
         """Return the summed arrays and the sum of the clipped fractions, if these are reported."""
-        values = self.fixed_point.from_ring(total)
-        arrays = self._arrays(values[: self.values])
+        flat = self.fixed_point.from_ring(total)
+        # What is beyond the arrays is the fraction, or nothing.
+        *values, rest = np.split(flat, np.cumsum([prod(shape) for shape in self.shapes]))
+        arrays: list[Floats] = [v.reshape(s) for v, s in zip(values, self.shapes, strict=True)]
         if not self.report_clipping:
             return arrays, None
-        return arrays, float(values[-1] / (self.fixed_point.top * self.fixed_point.step))
-
-    def _arrays(self, flat: NDArray[Any]) -> list[Floats]:
-        ends = np.cumsum([prod(shape) for shape in self.shapes])[:-1]
-        return [
-            part.reshape(shape)
-            for part, shape in zip(np.split(flat, ends), self.shapes, strict=True)
-        ]
+        return arrays, float(rest[0] / (self.fixed_point.top * self.fixed_point.step))

@@ -15,10 +15,9 @@ from ..server.deadlines import DeadlineGrid
 from ..server.summation import Round, Sum, Summation
 from ..wire.fixed_point import MIN_NOISE_STEPS, FixedPoint
 from ..wire.requests import COUNTED, HOSTED, Request
-from .errors import VoidRoundError
 from .graph import Topology
 from .message import Message as Fields
-from .message import RoundId
+from .message import RoundId, VoidRoundError
 from .mod import RECORD, REPORT, VECTOR
 from .payload import Payload
 from .server import SecureRound
@@ -166,7 +165,8 @@ class SecureSum(Summation):
         return result
 
     def _check_cohort(self, messages: list[Message]) -> None:
-        clients = sum(len(_as_list(_config(message).get(HOSTED, 0))) for message in messages)
+        hosted = [_config(message).get(HOSTED) for message in messages]
+        clients = sum(len(some) if isinstance(some, list) else 1 for some in hosted)
         if clients > self.fixed_point.max_cohort:
             raise ValueError(
                 f"max_cohort={self.fixed_point.max_cohort} is below the {clients} clients of this "
@@ -181,35 +181,25 @@ class SecureSum(Summation):
         They are made anew: a message's time to live runs from its making, and the exchanges
         before this one have used it up.
         """
-        chosen = [
-            Message(
-                message.content,
-                dst_node_id=message.metadata.dst_node_id,
-                message_type=message.metadata.message_type,
-                ttl=message.metadata.ttl,
-            )
-            for message in messages
-            if message.metadata.dst_node_id in requests
-        ]
-        for message in chosen:
-            fields: dict[str, Any] = {**requests[message.metadata.dst_node_id]}
+        chosen = []
+        for message in messages:
+            head = message.metadata
+            if head.dst_node_id not in requests:
+                continue
             asked = Preparation.from_config(_config(message))
             replace(asked, grid=self.fixed_point, seed=self.seed).announce(message.content)
-            message.content[RECORD] = ConfigRecord({**fields, REPORT: self.report_clipping})
+            fields: dict[str, Any] = {**requests[head.dst_node_id], REPORT: self.report_clipping}
+            message.content[RECORD] = ConfigRecord(fields)
+            chosen.append(
+                Message(message.content, head.dst_node_id, head.message_type, ttl=head.ttl)
+            )
         return chosen
 
     def _exchange(self, this: Round, requests: Mapping[int, Fields]) -> dict[int, Fields]:
-        messages = [
-            Message(
-                RecordDict({RECORD: ConfigRecord(dict(fields))}),
-                dst_node_id=node,
-                message_type=MessageType.TRAIN,
-                ttl=self.exchange_timeout,
-            )
-            for node, fields in requests.items()
-        ]
-        grid = DeadlineGrid(this.grid)
-        replies = grid.send_and_receive(messages, timeout=self.exchange_timeout)
+        seconds = self.exchange_timeout
+        contents = {n: RecordDict({RECORD: ConfigRecord({**f})}) for n, f in requests.items()}
+        messages = [Message(c, n, MessageType.TRAIN, ttl=seconds) for n, c in contents.items()]
+        replies = DeadlineGrid(this.grid).send_and_receive(messages, timeout=seconds)
         result = Sum()
         answers = self._read(replies, result, _fields)
         # The SuperLink itself replies for a node that is gone, under an id of its own.
@@ -228,9 +218,8 @@ class SecureSum(Summation):
             try:
                 answers[node] = read(reply)
             except Exception:  # whatever a client put into its bytes is the client's fault
-                result.rejected[node] = (
-                    "not an answer of a secure sum; its client needs SecureSumMod"
-                )
+                wrong = "not an answer of a secure sum; its client needs SecureSumMod"
+                result.rejected[node] = wrong
         return answers
 
 
@@ -257,7 +246,3 @@ def _round_id(message: Message) -> RoundId:
     common = {key: value for key, value in _config(message).items() if key != COUNTED}
     request = Request.from_config(common)
     return RoundId(request.training, request.attempt, request.round)
-
-
-def _as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]

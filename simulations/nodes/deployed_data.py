@@ -36,7 +36,7 @@ def node_samples(
             "train-images.npy."
         )
     train = config.task.open(folder, seed=config.seed).train
-    split, _ = draw_population(config, train.targets, of)
+    split, *_ = draw_population(config, train.targets, of)
     return train, split.client(number)
 
 

@@ -38,3 +38,8 @@ class Pattern(Entry):
         rounds : int
             Rounds of the run.
         """
+
+    def authors_process(self, p: Probabilities, stream: np.random.RandomState) -> Process | None:
+        """Return the path of the paper's authors, who drew `p` from `stream`, if they have one."""
+        del p, stream
+        return None

@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from fedau_flwr.availability import Bernoulli, Process
+from fedau_flwr.availability.authors import AuthorsBernoulli
 from simulations.patterns.base import Pattern, Probabilities
 
 
@@ -17,3 +20,7 @@ class BernoulliPattern(Pattern):
         """Return independent draws."""
         del rounds
         return Bernoulli(p, seed)
+
+    def authors_process(self, p: Probabilities, stream: np.random.RandomState) -> Process:
+        """Return the authors' own draws."""
+        return AuthorsBernoulli(p, stream)

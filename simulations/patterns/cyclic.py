@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from fedau_flwr.availability import Cyclic, Process
+from fedau_flwr.availability.authors import AuthorsCyclic
 from simulations.patterns.base import Pattern, Probabilities
 from simulations.registry import check
 
@@ -23,6 +26,10 @@ class CyclicPattern(Pattern):
         """Return the cycles."""
         del rounds
         return Cyclic(p, seed, self.period)
+
+    def authors_process(self, p: Probabilities, stream: np.random.RandomState) -> Process:
+        """Return the authors' own cycles, which start inactive."""
+        return AuthorsCyclic(p, stream, self.period)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from fedau_flwr.availability import Markov, Process
+from fedau_flwr.availability.authors import AuthorsMarkov
 from simulations.patterns.base import Pattern, Probabilities
 from simulations.registry import check
 
@@ -24,3 +27,7 @@ class MarkovPattern(Pattern):
         """Return the chains."""
         del rounds
         return Markov(p, seed, self.max_activation)
+
+    def authors_process(self, p: Probabilities, stream: np.random.RandomState) -> Process:
+        """Return the authors' own chains."""
+        return AuthorsMarkov(p, stream, self.max_activation)

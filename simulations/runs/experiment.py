@@ -56,8 +56,9 @@ def open_experiment(config: RunConfig) -> Experiment:
 def _open(config: RunConfig) -> Experiment:
     check("groups", config.groups, not config.groups, "empty in a simulation")
     arrays = config.task.open(config.data_path, seed=config.seed)
-    split, p = draw_population(config, arrays.train.targets, config.clients)
-    process = config.participation.process(p, seed=config.seed, rounds=config.rounds)
+    split, p, authors = draw_population(config, arrays.train.targets, config.clients)
+    pattern = config.participation
+    process = authors or pattern.process(p, seed=config.seed, rounds=config.rounds)
     stationary = process.probability
     p = p if stationary is None else stationary
     return Experiment(config, config.task, arrays, split, p, process)
@@ -65,14 +66,16 @@ def _open(config: RunConfig) -> Experiment:
 
 def draw_population(
     config: RunConfig, targets: NDArray[Any], clients: int
-) -> tuple[Split, NDArray[np.float64]]:
+) -> tuple[Split, NDArray[np.float64], Process | None]:
     """Draw who of `clients` holds which samples of a training set, and how often each is there.
 
-    Simulations and deployments draw their clients here, and nowhere else.
+    Simulations and deployments draw their clients here, and nowhere else. With the authors' draw
+    the third is who is there in which round, where they have the run's pattern.
     """
     task = config.task
-    # The authors' program draws the split and then the probabilities from one stream.
-    source = np.random.RandomState(config.seed) if config.draw == AUTHORS else config.seed
+    # The authors' program draws split, probabilities and participation from one stream.
+    authors = np.random.RandomState(config.seed) if config.draw == AUTHORS else None
+    source = config.seed if authors is None else authors
     own = task.split(targets, clients=clients, seed=config.seed)
     if own is not None:
         rule = f"{len(own)}, as in the split of {task.title}"
@@ -95,4 +98,6 @@ def draw_population(
         floor=config.min_participation,
         seed=source,
     )
-    return split, probabilities
+    pattern = config.participation
+    process = None if authors is None else pattern.authors_process(probabilities, authors)
+    return split, probabilities, process

@@ -21,7 +21,7 @@ from fedau_flwr.secure import (
     SecureSum,
     SecureSumMod,
 )
-from fedau_flwr.secure.answered import Answered
+from fedau_flwr.secure.answered import record_answer
 from fedau_flwr.secure.mod import RECORD, VECTOR
 from fedau_flwr.testing.in_process_grid import InProcessGrid
 from fedau_flwr.wire.records import encode
@@ -129,21 +129,21 @@ def test_a_restarted_client_does_not_begin_a_round_again(tmp_path):
 
 
 def test_the_record_of_answers_only_moves_on(tmp_path):
-    answered = Answered(tmp_path / "new")
+    folder = tmp_path / "new"
     places = [(1, 1), (1, 2), (2, 1), (2, 10**17)]
     for attempt, number in places:
         for exchange in Exchange:
-            answered.record(RoundId("run", attempt, number), exchange)
+            record_answer(folder, RoundId("run", attempt, number), exchange)
     for attempt, number in places:
         for exchange in Exchange:
             with pytest.raises(RefusalError, match="already answered"):
-                answered.record(RoundId("run", attempt, number), exchange)
+                record_answer(folder, RoundId("run", attempt, number), exchange)
     (tmp_path / "new" / "secure-answered").write_text("rubbish")
     with pytest.raises(RefusalError, match="damaged"):
-        answered.record(RoundId("run", 3, 1), Exchange.KEYS)
+        record_answer(folder, RoundId("run", 3, 1), Exchange.KEYS)
     (tmp_path / "file").touch()
     with pytest.raises(RefusalError, match="fedau-state-dir must be a directory"):
-        Answered(tmp_path / "file").record(ROUND, Exchange.KEYS)
+        record_answer(tmp_path / "file", ROUND, Exchange.KEYS)
 
 
 @pytest.mark.parametrize("exchange", Exchange)

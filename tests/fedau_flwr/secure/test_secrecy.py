@@ -9,9 +9,7 @@ from scipy.stats import chisquare
 
 from fedau_flwr.secure import Exchange, RefusalError, RoundId, SecureClient, VoidRoundError
 from fedau_flwr.secure.client_state import ClientState
-from fedau_flwr.secure.keys import Purpose, derive, generate, seal, unseal
-from fedau_flwr.secure.masks import apply_masks
-from fedau_flwr.secure.shamir import combine
+from fedau_flwr.secure.crypto import Purpose, apply_masks, combine, derive, generate, seal, unseal
 
 from .protocol import ROUND, plain_sum, ring_vectors, run_round
 

@@ -37,3 +37,24 @@ def test_draws_differ_in_split_and_probabilities_and_repeat(cifar):
     np.testing.assert_array_equal(authors.split.indices, again.split.indices)
     np.testing.assert_array_equal(authors.probabilities, again.probabilities)
     assert not np.array_equal(authors.probabilities, cifar(draw="authors", seed=2).probabilities)
+
+
+@pytest.mark.parametrize("pattern", ["bernoulli", "markov", "cyclic", "cyclic-starts-inactive"])
+def test_the_authors_draw_has_their_participation(cifar, pattern):
+    opened = cifar(draw="authors", pattern=pattern)
+    stream = np.random.RandomState(1)
+    stream.dirichlet(np.full(10, 0.1), 250)
+    q = stream.dirichlet(np.full(10, 0.1))
+    p = np.clip(opened.split.class_shares @ q, 0.02, 1.0)
+    expected = opened.config.participation.authors_process(p, stream)
+    for t in (40, 0):
+        np.testing.assert_array_equal(opened.process.active(t), expected.active(t))
+    own = opened.config.participation.process(p, seed=1, rounds=100)
+    assert not np.array_equal(opened.process.active(40), own.active(40))
+
+
+def test_a_pattern_that_the_authors_do_not_have_keeps_our_path(cifar):
+    opened = cifar(draw="authors", pattern="sine")
+    p = opened.probabilities
+    own = opened.config.participation.process(p, seed=1, rounds=opened.config.rounds)
+    np.testing.assert_array_equal(opened.process.active(40), own.active(40))

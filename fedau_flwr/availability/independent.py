@@ -1,18 +1,59 @@
-"""Participation whose probability changes over time.
+"""Participation that is independent from round to round.
 
-None of these has a stationary probability; ``p`` is the level that they modulate.
+Where the probability changes over time there is no stationary one; ``p`` is what is modulated.
 """
 
+from abc import abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .bernoulli import Independent
 from .draws import Draws
-from .process import require_positive_integer
+from .process import Process, as_probabilities, check, require_positive_integer
 
 _NEVER = np.iinfo(np.int64).max
+
+
+class Independent(Process):
+    """Clients come independently of each other and of other rounds, with a probability per round.
+
+    Every subclass compares the same numbers of a seed with its own probabilities, so two of them
+    differ only where their probabilities do.
+    """
+
+    def __init__(self, p: ArrayLike, seed: int) -> None:
+        self.p = as_probabilities(p)
+        super().__init__(self.p.size)
+        self._draws = Draws(seed, "independent")
+
+    @abstractmethod
+    def probability_at(self, t: int) -> NDArray[np.float64]:
+        """Return each client's probability to be there in round ``t``."""
+
+    def _active(self, t: int) -> NDArray[np.bool_]:
+        return self._draws.uniforms(t, self.clients) < self.probability_at(t)
+
+
+class Bernoulli(Independent):
+    """Client n is there with probability ``p[n]`` in every round.
+
+    Parameters
+    ----------
+    p : array of N numbers in (0, 1]
+        Participation probabilities.
+    seed : int
+        Seed of the path.
+    """
+
+    @property
+    def probability(self) -> NDArray[np.float64]:
+        """Stationary probability of each client."""
+        return self.p.copy()
+
+    def probability_at(self, t: int) -> NDArray[np.float64]:
+        """Return ``p``, whatever the round."""
+        return self.p
 
 
 class Sine(Independent):
@@ -34,8 +75,7 @@ class Sine(Independent):
         self, p: ArrayLike, seed: int, *, amplitude: float = 0.5, period: int = 100
     ) -> None:
         super().__init__(p, seed)
-        if not 0 <= amplitude <= 1:
-            raise ValueError(f"amplitude = {amplitude!r} is not allowed: it must be in [0, 1].")
+        check("amplitude", amplitude, 0 <= amplitude <= 1, "it must be in [0, 1]")
         self.amplitude = amplitude
         self.period = require_positive_integer("period", period)
 
@@ -61,19 +101,12 @@ class Staircase(Independent):
     """
 
     def __init__(
-        self,
-        p: ArrayLike,
-        seed: int,
-        *,
-        levels: Sequence[float] = (1.0, 0.4),
-        length: int = 50,
+        self, p: ArrayLike, seed: int, *, levels: Sequence[float] = (1.0, 0.4), length: int = 50
     ) -> None:
         super().__init__(p, seed)
         self.levels = tuple(float(level) for level in levels)
-        if not self.levels or not all(0 <= level < np.inf for level in self.levels):
-            raise ValueError(
-                f"levels = {levels!r} is not allowed: it must hold finite numbers of 0 or more."
-            )
+        fine = self.levels and all(0 <= level < np.inf for level in self.levels)
+        check("levels", levels, fine, "it must hold finite numbers of 0 or more")
         self.length = require_positive_integer("length", length)
 
     def probability_at(self, t: int) -> NDArray[np.float64]:

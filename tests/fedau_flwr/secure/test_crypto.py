@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from fedau_flwr.secure.shamir import combine, split
+from fedau_flwr.secure.crypto import combine, split
 from tests.fuzzing import examples
 
 
