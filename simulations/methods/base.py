@@ -11,7 +11,7 @@ import numpy as np
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
-from fedau_flwr import UnitWeighting
+from fedau_flwr import Transform, UnitWeighting
 from fedau_flwr.weight_state import WeightState, WeightStates
 from fedau_flwr.weighting import Weighting
 from simulations.registry import Entry
@@ -68,6 +68,9 @@ class Method(Entry):
 
     style: ClassVar[Look | None] = None
     """Its look in plots, whatever its parameters."""
+
+    transforms: ClassVar[tuple[type[Transform], ...]] = ()
+    """The clients' half that the strategy names, unless it is one of the plugin's own."""
 
     participates: ClassVar[bool] = True
     """Whether clients follow the participation protocol, and send what the mod makes of updates."""
