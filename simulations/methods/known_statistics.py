@@ -3,12 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
-from flwr.serverapp.strategy import Strategy
-
 from fedau_flwr import FedAU, InverseProbabilityWeighting
 from fedau_flwr.weighting import Weighting
 from simulations.methods.base import BLACK, Method
-from simulations.registry import ConfigError
+from simulations.registry import wrong
 from simulations.tasks.base import steps
 
 
@@ -20,20 +18,15 @@ class KnownStatistics(Method):
     place = 6
     style = BLACK
     deployable = False
-    step_sizes = steps(
-        svhn=(0.1, 1),
-        cifar10=(0.0562, 1),
-        cifar100=(0.0316, 1.78),
-        cinic10=(0.0562, 1),
-        synthetic=(0.178, 1),
-    )
+    step_sizes = steps(svhn=(0.1, 1), cifar10=(0.0562, 1), cifar100=(0.0316, 1.78),
+                       cinic10=(0.0562, 1), synthetic=(0.178, 1))  # fmt: skip
 
-    def strategy(self, **options: Any) -> Strategy:
+    def strategy(self, **options: Any) -> FedAU:
         """Return the server's half: the sum over all clients."""
         return FedAU(**options)
 
     def weighting(self, probability: float | None = None) -> Weighting:
         """Return the constant weight 1/p."""
         if probability is None:
-            raise ConfigError(f"method is {self.name!r}, but must be one that works without p.")
+            raise wrong("method", self.name, "one that works without p")
         return InverseProbabilityWeighting(probability)

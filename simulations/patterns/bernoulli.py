@@ -15,5 +15,4 @@ class BernoulliPattern(Pattern):
 
     def process(self, p: Probabilities, *, seed: int, rounds: int) -> Process:
         """Return independent draws."""
-        del rounds
         return Bernoulli(p, seed)

@@ -1,8 +1,10 @@
 """Participation that repeats itself, with two ways to begin."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from fedau_flwr.availability import Cyclic, Process
+from fedau_flwr.availability.cyclic import CyclicVariant
 from simulations.patterns.base import Pattern, Probabilities
 from simulations.registry import check
 
@@ -15,14 +17,14 @@ class CyclicPattern(Pattern):
 
     name = "cyclic"
     place = 3
+    variant: ClassVar[CyclicVariant] = "random-offset"
 
     def __post_init__(self) -> None:
         check(f"period of pattern {self.name}", self.period, self.period >= 1, "at least 1")
 
     def process(self, p: Probabilities, *, seed: int, rounds: int) -> Process:
         """Return the cycles."""
-        del rounds
-        return Cyclic(p, seed, self.period)
+        return Cyclic(p, seed, self.period, self.variant)
 
 
 @dataclass(frozen=True)
@@ -31,8 +33,4 @@ class CyclicStartsInactive(CyclicPattern):
 
     name = "cyclic-starts-inactive"
     place = 4
-
-    def process(self, p: Probabilities, *, seed: int, rounds: int) -> Process:
-        """Return the cycles."""
-        del rounds
-        return Cyclic(p, seed, self.period, "starts-inactive")
+    variant = "starts-inactive"

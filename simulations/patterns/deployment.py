@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from fedau_flwr.availability import Process
 from simulations.patterns.base import Pattern, Probabilities
-from simulations.registry import ConfigError
+from simulations.registry import wrong
 
 
 @dataclass(frozen=True)
@@ -17,8 +17,5 @@ class DeploymentPattern(Pattern):
 
     def process(self, p: Probabilities, *, seed: int, rounds: int) -> Process:
         """Refuse: there is nothing to simulate."""
-        del p, seed, rounds
-        raise ConfigError(
-            f"pattern is {self.name!r}, but must be another one in a simulation: `fedau deploy "
-            "local` and `flwr run` on a deployment have real participation."
-        )
+        rule = "another one in a simulation: `fedau deploy local` and `flwr run` on a deployment"
+        raise wrong("pattern", self.name, f"{rule} have real participation")

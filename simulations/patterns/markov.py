@@ -22,5 +22,4 @@ class MarkovPattern(Pattern):
 
     def process(self, p: Probabilities, *, seed: int, rounds: int) -> Process:
         """Return the chains."""
-        del rounds
         return Markov(p, seed, self.max_activation)

@@ -25,7 +25,6 @@ class SinePattern(Pattern):
 
     def process(self, p: Probabilities, *, seed: int, rounds: int) -> Process:
         """Return draws with swinging probabilities."""
-        del rounds
         return Sine(p, seed, amplitude=self.amplitude, period=self.period)
 
 
@@ -46,7 +45,6 @@ class StaircasePattern(Pattern):
 
     def process(self, p: Probabilities, *, seed: int, rounds: int) -> Process:
         """Return draws with probabilities that go up and down in steps."""
-        del rounds
         return Staircase(p, seed, levels=self.levels, length=self.length)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fedau_flwr.availability import Process, Trace
 from simulations.patterns.base import Pattern, Probabilities
-from simulations.registry import ConfigError, check
+from simulations.registry import check, wrong
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,8 @@ class TracePattern(Pattern):
 
     def process(self, p: Probabilities, *, seed: int, rounds: int) -> Process:
         """Return what the file says; clients that it does not know never come."""
-        del seed, rounds
         try:
             return Trace(Path(self.file).expanduser(), clients=len(p), repeat=True)
         except OSError as error:
-            reason = f"be a file that can be read ({error.strerror})"
-            raise ConfigError(
-                f"file of pattern trace is {self.file!r}, but must {reason}."
-            ) from None
+            rule = f"a file that can be read ({error.strerror})"
+            raise wrong("file of pattern trace", self.file, rule) from None
