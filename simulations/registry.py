@@ -71,19 +71,15 @@ class Entry(ABC):  # noqa: B024 -- what is abstract, its kinds say
         ]
         return f"{line} [{', '.join(shown)}]" if shown else line
 
-    def parameters(self) -> dict[str, Any]:
-        """Return the parameters that are not their defaults."""
-        values = {item.name: (getattr(self, item.name), item.default) for item in fields(self)}
-        return {name: value for name, (value, default) in values.items() if value != default}
-
-    def written(self) -> list[str]:
-        """Return the parameters that are not their defaults as texts."""
-        return [f"{name}={_written(value)}" for name, value in self.parameters().items()]
+    def parameters(self) -> list[str]:
+        """Return the parameters that are not their defaults, as in a text."""
+        values = [(item.name, getattr(self, item.name), item.default) for item in fields(self)]
+        return [f"{name}={_written(value)}" for name, value, default in values if value != default]
 
     @property
     def label(self) -> str:
         """What tables and plots call it."""
-        return " ".join([self.name, *self.written()])
+        return " ".join([self.name, *self.parameters()])
 
     @property
     def slug(self) -> str:
@@ -165,7 +161,7 @@ class Registry(Generic[E]):
         path = f"{kind.__module__}:{kind.__qualname__}"
         announced = {point.value: n for n, point in self._announced.items() if n not in self._ours}
         ours = self._ours.get(kind.name) is kind
-        return ":".join([kind.name if ours else announced.get(path, path), *entry.written()])
+        return ":".join([kind.name if ours else announced.get(path, path), *entry.parameters()])
 
     def check_imports(self, text: str, allowed: str) -> None:
         """Refuse an import path outside the packages `allowed`, which has commas between them."""
@@ -220,7 +216,8 @@ def _parameters(kind: type[Entry], given: list[str], what: str) -> dict[str, Any
 
 
 def _finite(text: str) -> float:
-    check("number", text, math.isfinite(number := float(text)), "finite")
+    if not math.isfinite(number := float(text)):
+        raise ValueError
     return number
 
 
