@@ -18,7 +18,7 @@ from typing import Any
 from simulations.methods import METHODS, Method
 from simulations.old_keys import translated
 from simulations.patterns import PATTERNS, Pattern
-from simulations.registry import ConfigError, Registry, check
+from simulations.registry import ConfigError, Registry, check, wrong
 from simulations.tasks import TASKS, Task
 from simulations.tasks.arrays import default_data_dir
 
@@ -162,9 +162,8 @@ class RunConfig:
         for name, registry in REGISTRIES.items():
             if imports is not None and isinstance(text := values.get(name), str):
                 registry.check_imports(text, imports)
-        for key in values:
-            if key not in known:
-                raise ConfigError(f"{key} is not a key of the run config: see `fedau run --help`.")
+        for key in values.keys() - known.keys():
+            raise ConfigError(f"{key} is not a key of the run config: see `fedau run --help`.")
         return cls(**{known[key].name: value for key, value in values.items()})
 
     def to_dict(self) -> dict[str, Any]:
@@ -185,10 +184,8 @@ class RunConfig:
         for item in fields(self):
             mine, others = getattr(self, item.name), getattr(other, item.name)
             if item.name not in free and mine != others:
-                raise ConfigError(
-                    f"{key_of(item.name)} is {mine!r}, but must be {others!r} as in the run that "
-                    "is to be resumed."
-                )
+                rule = f"{others!r} as in the run that is to be resumed"
+                raise wrong(key_of(item.name), mine, rule)
 
     @property
     def data_path(self) -> Path:

@@ -44,11 +44,11 @@ class Split:
 
     def notice(self) -> str | None:
         """Say in one sentence that some clients are empty, if so."""
-        if len(self.empty) == 0:
-            return None
         return (
             f"{len(self.empty)} of {len(self)} clients hold no training sample and contribute a "
-            f"zero update when they participate; fewer clients or a larger alpha-data avoid this."
+            "zero update when they participate; fewer clients or a larger alpha-data avoid this."
+            if len(self.empty)
+            else None
         )
 
 
@@ -65,11 +65,6 @@ def dirichlet_split(
     Shares are cumulated and rounded, so each sample goes to exactly one client. Which ones it gets
     of a class is drawn too, save with a generator in place of a seed: the program of the paper's
     authors draws nothing but κ here, and deals a class out in the order of the data set.
-
-    Raises
-    ------
-    DataError
-        If there are fewer samples than clients, no client, or ``alpha`` is not positive.
     """
     if not 1 <= num_clients <= len(labels):
         rule = f"at least 1 and at most {len(labels)}, the number of training samples"
@@ -93,15 +88,23 @@ def dirichlet_split(
         ends = np.rint(cumulative / cumulative[-1] * len(samples)).astype(np.int64)
         owner[samples] = np.repeat(clients, np.diff(ends, prepend=0))
 
-    counts = np.bincount(owner * num_classes + labels, minlength=num_clients * num_classes)
-    counts = counts.reshape(num_clients, num_classes)
+    return _owned(np.argsort(owner, kind="stable"), owner, labels, kappa)
+
+
+def _owned(
+    indices: NDArray[np.int64],
+    owner: NDArray[np.int64],
+    labels: NDArray[np.int64],
+    drawn: NDArray[np.float64],
+) -> Split:
+    """Return the split with these indices; owner and label of all samples are in any one order.
+
+    Clients without samples have the class shares that they were ``drawn`` with.
+    """
+    counts = np.bincount(owner * drawn.shape[1] + labels, minlength=drawn.size).reshape(drawn.shape)
     sizes = counts.sum(axis=1)
-    shares = np.where(sizes[:, None] > 0, counts / np.maximum(sizes, 1)[:, None], kappa)
-    return Split(
-        indices=np.argsort(owner, kind="stable"),
-        offsets=np.concatenate([[0], np.cumsum(sizes)]),
-        class_shares=shares,
-    )
+    shares = np.where(sizes[:, None] > 0, counts / np.maximum(sizes, 1)[:, None], drawn)
+    return Split(indices, np.concatenate([[0], np.cumsum(sizes)]), shares)
 
 
 def given_split(task: Task, targets: NDArray[Any], indices: Sequence[NDArray[np.int64]]) -> Split:
@@ -109,20 +112,15 @@ def given_split(task: Task, targets: NDArray[Any], indices: Sequence[NDArray[np.
 
     The class shares of a regression are those of one class of all samples.
     """
-    sizes = np.array([len(some) for some in indices], np.int64)
     joined = np.concatenate([np.empty(0, np.int64), *indices]).astype(np.int64)
     if len(joined) and not 0 <= joined.min() <= joined.max() < len(targets):
         raise DataError(
             f"the split of {task.title} has samples {joined.min()} to {joined.max()}, but "
             f"must be within 0 to {len(targets) - 1}."
         )
-    owner = np.repeat(np.arange(len(indices)), sizes)
-    cells = owner * task.num_groups + task.groups(targets[joined])
-    counts = np.bincount(cells, minlength=len(indices) * task.num_groups)
-    counts = counts.reshape(len(indices), task.num_groups)
-    even = np.full(task.num_groups, 1 / task.num_groups)
-    shares = np.where(sizes[:, None] > 0, counts / np.maximum(sizes, 1)[:, None], even)
-    return Split(joined, np.concatenate([[0], np.cumsum(sizes)]), shares)
+    owner = np.repeat(np.arange(len(indices)), [len(some) for some in indices])
+    even = np.full((len(indices), task.num_groups), 1 / task.num_groups)
+    return _owned(joined, owner, task.groups(targets[joined]), even)
 
 
 def even_split(task: Task, targets: NDArray[Any], *, num_clients: int, seed: int) -> Split:

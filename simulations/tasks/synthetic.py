@@ -5,12 +5,10 @@ than the distance between prototypes. No model separates the classes, so one tha
 more often moves its boundaries in their favour: frequent classes gain, rare ones lose more.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +16,6 @@ from numpy.typing import NDArray
 from simulations.registry import check
 from simulations.tasks.arrays import PARTS, Arrays, DataError, staged
 from simulations.tasks.images.task import IMAGE_SHAPE, ImageTask, ModelLayout, part_files
-
-if TYPE_CHECKING:
-    from simulations.tasks.images.sources import Source
 
 SEPARATION = 0.45
 """Standard deviation of the prototypes in units of the noise."""
@@ -52,9 +47,10 @@ class Synthetic(ImageTask):
     rounds = 200
 
     def __post_init__(self) -> None:
-        for name in ("train", "test"):
-            value, least = getattr(self, name), self.num_classes
-            check(f"{name} of dataset synthetic", value, value >= least, f"at least {least}")
+        least = self.num_classes
+        for part in PARTS:
+            number = self.count(part)
+            check(f"{part} of dataset synthetic", number, number >= least, f"at least {least}")
 
     @property
     def train_count(self) -> int:
@@ -65,10 +61,6 @@ class Synthetic(ImageTask):
     def test_count(self) -> int:
         """Number of test samples."""
         return self.test
-
-    def source(self) -> Source:
-        """There are no official files."""
-        raise DataError("the synthetic set is made from a seed, not from files.")
 
     def folder(self, data_dir: Path, *, seed: int = 1) -> Path:
         """Return where the array files are: sets differ by seed and size, so they nest."""
@@ -95,16 +87,14 @@ class Synthetic(ImageTask):
         return folder
 
     def _write(self, folder: Path, part: str, seed: int) -> None:
-        count, start = self.count(part), 0
         to_images, to_labels = part_files(folder, part)
-        images = np.lib.format.open_memmap(to_images, "w+", np.uint8, (count, *IMAGE_SHAPE))
-        labels = np.empty(count, dtype=np.int64)
-        for some_images, some_labels in chunks(
-            seed=seed, part=part, count=count, num_classes=self.num_classes
-        ):
-            stop = start + len(some_labels)
-            images[start:stop], labels[start:stop] = some_images, some_labels
-            start = stop
+        shape = (self.count(part), *IMAGE_SHAPE)
+        images = np.lib.format.open_memmap(to_images, "w+", np.uint8, shape)
+        labels = np.empty(len(images), dtype=np.int64)
+        parts = chunks(seed=seed, part=part, count=len(images), num_classes=self.num_classes)
+        for start, (some_images, some_labels) in zip(count(0, _CHUNK), parts, strict=False):
+            images[start : start + _CHUNK] = some_images
+            labels[start : start + _CHUNK] = some_labels
         images.flush()
         np.save(to_labels, labels)
 
@@ -125,10 +115,10 @@ def chunks(
     The parts ``train`` and ``test`` of a seed share their prototypes and nothing else.
     """
     smoothing = _smoothing()
-    task = np.random.default_rng([seed, 0])
     shape = (num_classes, _MODES, len(smoothing))
-    prototypes = SEPARATION * task.standard_normal(shape, dtype=np.float32)
-    rng = np.random.default_rng([seed, 1 + ("train", "test").index(part)])
+    normal = np.random.default_rng([seed, 0]).standard_normal(shape, dtype=np.float32)
+    prototypes = SEPARATION * normal
+    rng = np.random.default_rng([seed, 1 + PARTS.index(part)])
     for start in range(0, count, _CHUNK):
         n = min(_CHUNK, count - start)
         labels = rng.integers(num_classes, size=n)

@@ -6,6 +6,7 @@ the device of the images.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -39,6 +40,18 @@ class Normalisation:
         return lines.mul_(self._scale).add_(self._shift).view(images.shape).permute(0, 3, 1, 2)
 
 
+def normalisation(task: ImageTask, images: Tensor) -> Normalisation:
+    """Return the normalisation of a task on the device where its images are."""
+    return _normalisation(task, images.device, torch.get_default_dtype())
+
+
+@lru_cache(maxsize=4)
+def _normalisation(task: ImageTask, device: torch.device, _: torch.dtype) -> Normalisation:
+    # Training uses it too, whose tensors are not those of an inference.
+    with torch.inference_mode(False):
+        return Normalisation(task, device)
+
+
 def augment(
     images: Tensor,
     task: ImageTask,
@@ -47,15 +60,9 @@ def augment(
     *,
     share: int = 1,
 ) -> Tensor:
-    """Return normalised, randomly changed training images ``[n, 3, 32, 32]``.
+    """Return normalised, randomly changed images ``[n, 3, 32, 32]`` of bytes ``[n, 32, 32, 3]``.
 
-    Parameters
-    ----------
-    images : Tensor
-        Bytes ``[n, 32, 32, 3]``.
-    share : int
-        How many consecutive images share one crop and flip: 1 draws per image, the mini-batch size
-        per mini-batch.
+    ``share`` consecutive images share one crop and flip: 1 draws per image.
     """
     recipe = task.augmentation
     if recipe.colour:

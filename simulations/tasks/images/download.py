@@ -6,21 +6,15 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from simulations.tasks.arrays import PARTS, DataError, staged
-from simulations.tasks.images.task import ImageTask, Labels, check_part
+from simulations.tasks.images.sources import Labels
+from simulations.tasks.images.task import ImageTask, check_part, part_files
 
 
 def prepare(task: ImageTask, data_dir: Path, *, source: Path | None = None) -> Path:
     """Write the array files of a task under ``data_dir`` and return their folder.
 
-    Parameters
-    ----------
-    source : Path | None
-        Folder (or archive) with the official files. Without it they are downloaded.
-
-    Raises
-    ------
-    DataError
-        If files are missing, cannot be fetched, or are not what they should be.
+    ``source`` is a folder (or archive) with the official files; without it they are downloaded.
+    `DataError` says what is missing, cannot be fetched, or is not what it should be.
     """
     try:
         if source is not None:
@@ -33,10 +27,9 @@ def prepare(task: ImageTask, data_dir: Path, *, source: Path | None = None) -> P
 
 
 def _prepare_from(task: ImageTask, data_dir: Path, given: Path, *, download: bool) -> Path:
-    source = task.source()
-    where = " and ".join(source.addresses)
+    source = task.source
     by_hand = (
-        f"fetch {where} on a machine with network access and run "
+        f"fetch {source.address} on a machine with network access and run "
         f"`fedau data prepare {task.name} --from FOLDER` on the folder with {source.files}"
     )
     if download and not source.downloads:
@@ -47,26 +40,23 @@ def _prepare_from(task: ImageTask, data_dir: Path, given: Path, *, download: boo
         for part in PARTS:
             try:
                 images, labels = source.read(part, root, download)
-            except DataError:
-                raise
             except (OSError, RuntimeError) as error:
                 reason = str(error).split("\n", 1)[0].split(". ", 1)[0].rstrip(".")
-                if download:
-                    raise DataError(
-                        f"{task.title} could not be downloaded ({reason}): {by_hand}."
-                    ) from error
                 raise DataError(
-                    f"{given} does not hold {source.files} of {task.title} as published "
-                    f"({reason}); they are at {where}."
+                    f"{task.title} could not be downloaded ({reason}): {by_hand}."
+                    if download
+                    else f"{given} does not hold {source.files} of {task.title} as published "
+                    f"({reason}); they are at {source.address}."
                 ) from error
             check_part(task, part, images, labels, count=task.count(part), where=origin)
-            check_classes(task, part, labels, origin)
-            np.save(staging / f"{part}-images.npy", images)
-            np.save(staging / f"{part}-labels.npy", labels)
+            _check_classes(task, part, labels, origin)
+            to_images, to_labels = part_files(staging, part)
+            np.save(to_images, images)
+            np.save(to_labels, labels)
     return folder
 
 
-def check_classes(task: ImageTask, part: str, labels: Labels, where: str) -> None:
+def _check_classes(task: ImageTask, part: str, labels: Labels, where: str) -> None:
     """Raise ``DataError`` unless every class occurs."""
     missing = np.setdiff1d(np.arange(task.num_classes), labels)
     if len(missing):

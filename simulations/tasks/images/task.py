@@ -6,42 +6,23 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from simulations.tasks.arrays import PARTS, Arrays, DataError, Part, load_array
 from simulations.tasks.base import Task
+from simulations.tasks.images.sources import Images, Labels, Source
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
     from simulations.tasks.images.augmentation import Normalisation
-    from simulations.tasks.images.sources import Source
 
 IMAGE_SHAPE = (32, 32, 3)
-
-OBJECTS = (
-    "airplane",
-    "automobile",
-    "bird",
-    "cat",
-    "deer",
-    "dog",
-    "frog",
-    "horse",
-    "ship",
-    "truck",
-)
-
-Images = NDArray[np.uint8]
-Labels = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -74,26 +55,19 @@ class ImageTask(Task):
     std: ClassVar[tuple[float, float, float]]
     layout: ClassVar[ModelLayout]
     augmentation: ClassVar[Augmentation] = Augmentation()
+    source: ClassVar[Source]
 
     def folder(self, data_dir: Path, *, seed: int = 1) -> Path:
         """Return where the array files are."""
-        del seed
         return data_dir / self.name
-
-    @abstractmethod
-    def source(self) -> Source:
-        """Return where the official files come from."""
 
     def open(self, data_dir: Path, *, seed: int = 1) -> Arrays:
         """Map the array files and check them."""
         folder = self.folder(data_dir, seed=seed)
-        for part in PARTS:
-            for path in part_files(folder, part):
-                if not path.is_file():
-                    raise DataError(
-                        f"{path} is missing: run `fedau data prepare {self.name} "
-                        f"--data-dir {folder.parent}` first."
-                    )
+        for path in [path for part in PARTS for path in part_files(folder, part)]:
+            if not path.is_file():
+                command = f"fedau data prepare {self.name} --data-dir {folder.parent}"
+                raise DataError(f"{path} is missing: run `{command}` first.")
         return Arrays(*(open_part(self, folder, part, self.count(part)) for part in PARTS))
 
     def open_own(self, folder: Path, part: str) -> Part | None:
@@ -107,7 +81,6 @@ class ImageTask(Task):
         """Write the array files, from a download or from the official files in `source`."""
         from simulations.tasks.images.download import prepare  # noqa: PLC0415 -- brings torchvision
 
-        del seed
         return prepare(self, data_dir, source=source)
 
     def model(self) -> nn.Module:
@@ -131,21 +104,9 @@ class ImageTask(Task):
         return augment(inputs, self, self._normalisation(inputs), generator, share=share)
 
     def _normalisation(self, inputs: Tensor) -> Normalisation:
-        import torch  # noqa: PLC0415
+        from simulations.tasks.images.augmentation import normalisation  # noqa: PLC0415
 
-        return _normalisation(self, inputs.device, torch.get_default_dtype())
-
-
-@lru_cache(maxsize=4)
-def _normalisation(task: ImageTask, device: torch.device, dtype: torch.dtype) -> Normalisation:
-    import torch  # noqa: PLC0415
-
-    from simulations.tasks.images.augmentation import Normalisation  # noqa: PLC0415
-
-    del dtype  # of the numbers in it
-    # Training uses it too, whose tensors are not those of an inference.
-    with torch.inference_mode(False):
-        return Normalisation(task, device)
+        return normalisation(self, inputs)
 
 
 def check_part(
