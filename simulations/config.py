@@ -40,9 +40,7 @@ MAY_CHANGE = frozenset(
 )
 """Keys that do not change the training itself, so that a resumed run may have other values."""
 
-REGISTRIES: Mapping[str, Registry[Any]] = {
-    "method": METHODS, "dataset": TASKS, "pattern": PATTERNS
-}  # fmt: skip
+REGISTRIES: dict[str, Registry[Any]] = {"method": METHODS, "dataset": TASKS, "pattern": PATTERNS}
 
 _GROUPS = r"(\s*[^\s:,]+:[1-9]\d*\s*(,|$))+"
 _RULES: Mapping[str, tuple[Callable[[Any], object], str]] = {
@@ -162,7 +160,7 @@ class RunConfig:
         for name, registry in REGISTRIES.items():
             if imports is not None and isinstance(text := values.get(name), str):
                 registry.check_imports(text, imports)
-        for key in values.keys() - known.keys():
+        for key in [key for key in values if key not in known]:
             raise ConfigError(f"{key} is not a key of the run config: see `fedau run --help`.")
         return cls(**{known[key].name: value for key, value in values.items()})
 

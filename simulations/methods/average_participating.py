@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedau_flwr import FedAU
-from simulations.methods.base import VERMILION, Method
-from simulations.tasks.base import steps
+from simulations.methods.base import VERMILION, Method, steps
 
 
 @dataclass(frozen=True)

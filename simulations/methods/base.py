@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 from flwr.serverapp.strategy import Strategy
@@ -33,6 +34,11 @@ BLACK = Look("#000000", (0, (2, 3)), "--")
 BROWN = Look("#8C510A", (0, (7, 1.5, 3, 1.5)), "oo")
 
 PALETTE = (BLUE, SKY, VERMILION, ORANGE, GREEN, PINK, BLACK, BROWN)
+
+
+def steps(**pairs: tuple[float, float | None]) -> Mapping[str, StepSize]:
+    """Return (γ, η) by the name of a task."""
+    return MappingProxyType({name: StepSize(*pair) for name, pair in pairs.items()})
 
 
 @dataclass(frozen=True)

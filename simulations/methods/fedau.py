@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedau_flwr import FedAU, FedAUWeighting
-from simulations.methods.base import BLUE, SKY, Look, Method
+from simulations.methods.base import BLUE, SKY, Look, Method, steps
 from simulations.registry import check
-from simulations.tasks.base import steps
 
 
 @dataclass(frozen=True)

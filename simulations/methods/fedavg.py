@@ -5,8 +5,7 @@ from typing import Any
 
 from flwr.serverapp.strategy import FedAvg
 
-from simulations.methods.base import BROWN, Method
-from simulations.tasks.base import steps
+from simulations.methods.base import BROWN, Method, steps
 
 
 @dataclass(frozen=True)

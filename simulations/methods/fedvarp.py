@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedau_flwr import FedVARP
-from simulations.methods.base import GREEN, Method
-from simulations.tasks.base import steps
+from simulations.methods.base import GREEN, Method, steps
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,8 @@ from typing import Any
 
 from fedau_flwr import FedAU, InverseProbabilityWeighting
 from fedau_flwr.weighting import Weighting
-from simulations.methods.base import BLACK, Method
+from simulations.methods.base import BLACK, Method, steps
 from simulations.registry import wrong
-from simulations.tasks.base import steps
 
 
 @dataclass(frozen=True)

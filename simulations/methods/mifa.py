@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedau_flwr import MIFA
-from simulations.methods.base import PINK, Method
-from simulations.tasks.base import steps
+from simulations.methods.base import PINK, Method, steps
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -27,11 +26,6 @@ class StepSize:
 
     local: float
     server: float | None = 1.0
-
-
-def steps(**pairs: tuple[float, float | None]) -> Mapping[str, StepSize]:
-    """Return (γ, η) by the name of a task."""
-    return MappingProxyType({name: StepSize(*pair) for name, pair in pairs.items()})
 
 
 @dataclass(frozen=True)

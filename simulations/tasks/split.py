@@ -69,8 +69,6 @@ def dirichlet_split(
     if not 1 <= num_clients <= len(labels):
         rule = f"at least 1 and at most {len(labels)}, the number of training samples"
         raise DataError(f"clients is {num_clients}, but must be {rule}.")
-    if not (alpha > 0 and np.isfinite(alpha)):
-        raise DataError(f"alpha-data is {alpha}, but must be a positive number.")
     rng = np.random.default_rng([seed, 0xDA7A]) if isinstance(seed, int) else seed
     kappa = rng.dirichlet(np.full(num_classes, alpha), size=num_clients)
     # A tiny alpha can underflow: a client without any class, or a class without any client.

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulations.registry import check
-from simulations.tasks.arrays import PARTS, Arrays, DataError, staged
+from simulations.tasks.arrays import PARTS, Arrays, DataError
 from simulations.tasks.images.task import IMAGE_SHAPE, ImageTask, ModelLayout, part_files
 
 SEPARATION = 0.45
@@ -73,30 +73,21 @@ class Synthetic(ImageTask):
             self.prepare(data_dir, seed=seed)
         return super().open(data_dir, seed=seed)
 
-    def prepare(self, data_dir: Path, *, source: Path | None = None, seed: int = 1) -> Path:
+    def write(self, folder: Path, source: Path | None, seed: int) -> None:
         """Write the array files of a seed."""
         if source is not None:
             raise DataError(f"--from is {source}, but the synthetic set is made from a seed.")
-        folder = self.folder(data_dir, seed=seed)
-        try:
-            with staged(folder) as staging:
-                for part in PARTS:
-                    self._write(staging, part, seed)
-        except OSError as error:
-            raise DataError(f"data-dir {data_dir} cannot be written: {error}.") from error
-        return folder
-
-    def _write(self, folder: Path, part: str, seed: int) -> None:
-        to_images, to_labels = part_files(folder, part)
-        shape = (self.count(part), *IMAGE_SHAPE)
-        images = np.lib.format.open_memmap(to_images, "w+", np.uint8, shape)
-        labels = np.empty(len(images), dtype=np.int64)
-        parts = chunks(seed=seed, part=part, count=len(images), num_classes=self.num_classes)
-        for start, (some_images, some_labels) in zip(count(0, _CHUNK), parts, strict=False):
-            images[start : start + _CHUNK] = some_images
-            labels[start : start + _CHUNK] = some_labels
-        images.flush()
-        np.save(to_labels, labels)
+        for part in PARTS:
+            to_images, to_labels = part_files(folder, part)
+            shape = (self.count(part), *IMAGE_SHAPE)
+            images = np.lib.format.open_memmap(to_images, "w+", np.uint8, shape)
+            labels = np.empty(len(images), dtype=np.int64)
+            parts = chunks(seed=seed, part=part, count=len(images), num_classes=self.num_classes)
+            for start, (some_images, some_labels) in zip(count(0, _CHUNK), parts, strict=False):
+                images[start : start + _CHUNK] = some_images
+                labels[start : start + _CHUNK] = some_labels
+            images.flush()
+            np.save(to_labels, labels)
 
 
 def _smoothing() -> Floats:

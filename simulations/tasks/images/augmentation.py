@@ -14,11 +14,6 @@ from torch.nn import functional
 
 from simulations.tasks.images.task import IMAGE_SHAPE, Augmentation, ImageTask
 
-_SHARPNESS = 2.0
-_BRIGHTNESS = 0.05
-_HUE = 0.05
-_POSTERIZE_BITS = 2
-
 
 class Normalisation:
     """Maps bytes ``[n, 32, 32, 3]`` to ``(pixel / 255 - mean) / std``, ``[n, 3, 32, 32]``.
@@ -118,15 +113,15 @@ def _change_colours(images: Tensor, generator: torch.Generator) -> Tensor:
             images[chosen] = change(images[chosen], *options)
 
     images = images.clone(memory_format=torch.contiguous_format)
-    apply_to(draw() < 0.5, transforms.adjust_sharpness, _SHARPNESS)
+    apply_to(draw() < 0.5, transforms.adjust_sharpness, 2.0)
     # Brightness and hue come in random order, as in torchvision's own colour jitter.
-    brightness = 1 + _BRIGHTNESS * (2 * draw() - 1)
-    hue = _HUE * (2 * draw() - 1)
+    brightness = 1 + 0.05 * (2 * draw() - 1)
+    hue = 0.05 * (2 * draw() - 1)
     first = draw() < 0.5
     images = adjust_brightness(images, torch.where(first, brightness, 1.0))
     images = adjust_hue(images, hue)
     images = adjust_brightness(images, torch.where(first, 1.0, brightness))
-    apply_to(draw() < 0.5, transforms.posterize, _POSTERIZE_BITS)
+    apply_to(draw() < 0.5, transforms.posterize, 2)
     apply_to(draw() < 0.5, transforms.equalize)
     return images
 

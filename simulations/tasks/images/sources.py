@@ -32,15 +32,20 @@ class Source:
     downloads: bool = True
 
     @contextmanager
-    def located(self, given: Path) -> Iterator[Path]:
+    def located(self, given: Path | None, place: Path) -> Iterator[Path]:
         """Give the folder that torchvision has to be pointed at, unpacking an archive if needed.
 
-        ``given`` may be that folder, the unpacked folder in it, or the archive or its folder.
+        ``given`` may be that folder, the unpacked folder in it, or the archive or its folder. None
+        is for a download, which goes to a folder in ``place`` that does not stay.
         """
+        if given is None:
+            with TemporaryDirectory(prefix=".download-", dir=place) as scratch:
+                yield Path(scratch)
+            return
         archive = given if given.is_file() else given / self.archive
-        if self.folder is None or (given / self.folder).is_dir():
+        if self.folder is None or (given / self.folder).is_dir() or not given.exists():
             yield given
-        elif given.name == self.folder and given.is_dir():
+        elif given.name == self.folder:
             yield given.parent
         elif archive.is_file():
             with TemporaryDirectory() as scratch:
