@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from simulations.methods import METHODS, Method
-from simulations.old_keys import translated
 from simulations.patterns import PATTERNS, Pattern
 from simulations.registry import ConfigError, Registry, check, wrong
 from simulations.tasks import TASKS, Task
@@ -41,6 +40,14 @@ MAY_CHANGE = frozenset(
 """Keys that do not change the training itself, so that a resumed run may have other values."""
 
 REGISTRIES: dict[str, Registry[Any]] = {"method": METHODS, "dataset": TASKS, "pattern": PATTERNS}
+
+_MOVED = {
+    "cutoff": ("method", "fedau", "cutoff", 50),
+    "trace": ("pattern", "trace", "file", ""),
+    "train-samples": ("dataset", "synthetic", "train", 0),
+    "test-samples": ("dataset", "synthetic", "test", 0),
+}
+"""Keys of version 0.1: what they are a parameter of today, and the value that meant its default."""
 
 _GROUPS = r"(\s*[^\s:,]+:[1-9]\d*\s*(,|$))+"
 _RULES: Mapping[str, tuple[Callable[[Any], object], str]] = {
@@ -134,20 +141,21 @@ class RunConfig:
 
     def _relations(self) -> Iterator[tuple[str, bool, str]]:
         """Give keys whose values depend on other keys, whether they may be so, and the rule."""
-        method, count = self.algorithm, self.task.train_count
-        yield ("seed", self.draw != AUTHORS or self.seed < 2**32,
-               f"below {2**32} with the authors' draw")  # fmt: skip
-        yield ("clients", self.clients <= count,
-               f"at most {count}, the number of training samples")  # fmt: skip
+        method, name, count = self.algorithm, self.algorithm.name, self.task.train_count
+        yield (
+            "seed",
+            self.draw != AUTHORS or self.seed < 2**32,
+            f"below {2**32} with the authors' draw",
+        )
+        yield "clients", self.clients <= count, f"at most {count}, the number of training samples"
         yield "resume", not self.resume or bool(self.run_dir), "false unless run-dir is given"
-        yield ("groups", not self.groups or method.groups,
-               f"empty for {method.name}, which knows no groups")  # fmt: skip
+        yield "groups", not self.groups or method.groups, f"empty for {name}, which knows no groups"
         yield ("groups", not (self.groups and self.secure_sum),
                "empty with secure-sum: a group's label would leave in clear")  # fmt: skip
         yield ("server_lr", not self.server_lr or method.server_step,
-               f"0 for {method.name}, which has no global step size")  # fmt: skip
+               f"0 for {name}, which has no global step size")  # fmt: skip
         yield ("secure_sum", not self.secure_sum or method.secure,
-               f"false for {method.name}, whose clients send more than what is summed")  # fmt: skip
+               f"false for {name}, whose clients send more than what is summed")  # fmt: skip
 
     @classmethod
     def parse(cls, values: Mapping[str, Any], *, imports: str | None = None) -> RunConfig:
@@ -155,7 +163,7 @@ class RunConfig:
 
         Import paths are honoured from the packages `imports`, which has commas; None is all.
         """
-        values = translated(values)
+        values = _translated(values)
         known = {key_of(item.name): item for item in fields(cls)}
         for name, registry in REGISTRIES.items():
             if imports is not None and isinstance(text := values.get(name), str):
@@ -243,6 +251,19 @@ class RunConfig:
 def key_of(name: str) -> str:
     """Return the key of a field."""
     return name.replace("_", "-")
+
+
+def _translated(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a run config of version 0.1 with today's keys; today's own stays as it is."""
+    values = dict(values)
+    old = {key: values.pop(key) for key in list(values) if key in _MOVED}
+    if values.get("pattern") == "real":
+        values["pattern"] = "deployment"
+    for key, (kind, name, parameter, unset) in _MOVED.items():
+        given, text = old.get(key, unset), values.get(kind, name)
+        if given != unset and isinstance(text, str) and text.split(":")[0] == name:
+            values[kind] = f"{text}:{parameter}={given}"
+    return values
 
 
 def _check_type(key: str, value: object, default: object) -> None:

@@ -215,31 +215,19 @@ def _parameters(kind: type[Entry], given: list[str], what: str) -> dict[str, Any
     return values
 
 
-def _finite(text: str) -> float:
-    if not math.isfinite(number := float(text)):
-        raise ValueError
-    return number
-
-
-def _numbers(text: str) -> tuple[float, ...]:
-    return tuple(map(float, text.split("/")))
-
-
-_READERS: dict[Any, tuple[Callable[[str], Any], str]] = {
-    int: (int, "an integer"),
-    float: (_finite, "a finite number"),
-    bool: ({"true": True, "false": False}.__getitem__, "true or false"),
-    str: (str, "a text"),
-}
-
-
 def _read(key: str, text: str, kind: Any) -> Any:
     """Return the value of a parameter."""
-    read, rule = _READERS.get(kind, (_numbers, "numbers with / between them"))
+    rules = {int: "an integer", float: "a finite number", bool: "true or false"}
     try:
-        return read(text)
+        if kind is bool:
+            return {"true": True, "false": False}[text]
+        if kind not in (int, float, str):
+            return tuple(map(float, text.split("/")))
+        if kind is float and not math.isfinite(float(text)):
+            raise ValueError
+        return kind(text)
     except (KeyError, ValueError):
-        raise wrong(key, text, rule) from None
+        raise wrong(key, text, rules.get(kind, "numbers with / between them")) from None
 
 
 def _written(value: Any) -> str:

@@ -1,16 +1,16 @@
 """Known statistics: every update weighs 1/p, which only a simulation can know."""
 
 from dataclasses import dataclass
-from typing import Any
 
-from fedau_flwr import FedAU, InverseProbabilityWeighting
+from fedau_flwr import InverseProbabilityWeighting
 from fedau_flwr.weighting import Weighting
-from simulations.methods.base import BLACK, Method, steps
+from simulations.methods.average_all import AverageAll
+from simulations.methods.base import BLACK, steps
 from simulations.registry import wrong
 
 
 @dataclass(frozen=True)
-class KnownStatistics(Method):
+class KnownStatistics(AverageAll):
     """Weights 1/p from the true participation probabilities; in simulations only."""
 
     name = "known-statistics"
@@ -19,10 +19,6 @@ class KnownStatistics(Method):
     deployable = False
     step_sizes = steps(svhn=(0.1, 1), cifar10=(0.0562, 1), cifar100=(0.0316, 1.78),
                        cinic10=(0.0562, 1), synthetic=(0.178, 1))  # fmt: skip
-
-    def strategy(self, **options: Any) -> FedAU:
-        """Return the server's half: the sum over all clients."""
-        return FedAU(**options)
 
     def weighting(self, probability: float | None = None) -> Weighting:
         """Return the constant weight 1/p."""

@@ -5,10 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.random import RandomState
 from numpy.typing import NDArray
 
 from simulations.tasks.arrays import DataError
 from simulations.tasks.base import Task
+
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -21,44 +24,39 @@ class Split:
     and, having nothing to train on, contributes a zero update whenever it participates.
     """
 
-    indices: NDArray[np.int64]
-    offsets: NDArray[np.int64]
+    indices: Ints
+    offsets: Ints
     class_shares: NDArray[np.float64]
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def client(self, n: int) -> NDArray[np.int64]:
+    def client(self, n: int) -> Ints:
         """Return the indices of the training samples of client ``n``."""
         return self.indices[self.offsets[n] : self.offsets[n + 1]]
 
     @property
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> Ints:
         """Number of samples per client."""
         return np.diff(self.offsets)
 
     @property
-    def empty(self) -> NDArray[np.int64]:
+    def empty(self) -> Ints:
         """Clients that hold no sample."""
         return np.flatnonzero(self.sizes == 0)
 
     def notice(self) -> str | None:
         """Say in one sentence that some clients are empty, if so."""
+        if not len(self.empty):
+            return None
         return (
             f"{len(self.empty)} of {len(self)} clients hold no training sample and contribute a "
             "zero update when they participate; fewer clients or a larger alpha-data avoid this."
-            if len(self.empty)
-            else None
         )
 
 
 def dirichlet_split(
-    labels: NDArray[np.int64],
-    *,
-    num_clients: int,
-    num_classes: int,
-    alpha: float,
-    seed: int | np.random.RandomState,
+    labels: Ints, *, num_clients: int, num_classes: int, alpha: float, seed: int | RandomState
 ) -> Split:
     """Deal the samples of a class c out in proportion to κ_{n,c} / Σ_m κ_{m,c}, κ_n ~ Dir(alpha).
 
@@ -89,12 +87,7 @@ def dirichlet_split(
     return _owned(np.argsort(owner, kind="stable"), owner, labels, kappa)
 
 
-def _owned(
-    indices: NDArray[np.int64],
-    owner: NDArray[np.int64],
-    labels: NDArray[np.int64],
-    drawn: NDArray[np.float64],
-) -> Split:
+def _owned(indices: Ints, owner: Ints, labels: Ints, drawn: NDArray[np.float64]) -> Split:
     """Return the split with these indices; owner and label of all samples are in any one order.
 
     Clients without samples have the class shares that they were ``drawn`` with.
@@ -105,7 +98,7 @@ def _owned(
     return Split(indices, np.concatenate([[0], np.cumsum(sizes)]), shares)
 
 
-def given_split(task: Task, targets: NDArray[Any], indices: Sequence[NDArray[np.int64]]) -> Split:
+def given_split(task: Task, targets: NDArray[Any], indices: Sequence[Ints]) -> Split:
     """Return the split that gives each client the samples of its `indices`.
 
     The class shares of a regression are those of one class of all samples.

@@ -34,8 +34,7 @@ class SVHN(ImageTask):
     rounds = 2_000
     source = Source(
         _read,
-        address=" and ".join(
-            f"http://ufldl.stanford.edu/housenumbers/{part}_32x32.mat" for part in ("train", "test")
-        ),
+        address="http://ufldl.stanford.edu/housenumbers/train_32x32.mat and "
+        "http://ufldl.stanford.edu/housenumbers/test_32x32.mat",
         files="train_32x32.mat and test_32x32.mat",
     )

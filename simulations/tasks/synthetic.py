@@ -25,8 +25,6 @@ _MODES = 2
 _CONTRAST = 36.0
 _CHUNK = 4096
 
-Floats = NDArray[np.float32]
-
 
 @dataclass(frozen=True)
 class Synthetic(ImageTask):
@@ -90,7 +88,7 @@ class Synthetic(ImageTask):
             np.save(to_labels, labels)
 
 
-def _smoothing() -> Floats:
+def _smoothing() -> NDArray[np.float32]:
     """Return the matrix from coarse grid values to pixels, [grid·grid·3, 32·32·3], bilinear."""
     size, _, channels = IMAGE_SHAPE
     position = np.clip((np.arange(size) + 0.5) / size * _GRID - 0.5, 0, _GRID - 1)

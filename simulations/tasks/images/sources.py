@@ -43,9 +43,9 @@ class Source:
                 yield Path(scratch)
             return
         archive = given if given.is_file() else given / self.archive
-        if self.folder is None or (given / self.folder).is_dir() or not given.exists():
+        if self.folder is None or (given / self.folder).is_dir():
             yield given
-        elif given.name == self.folder:
+        elif given.name == self.folder and given.is_dir():
             yield given.parent
         elif archive.is_file():
             with TemporaryDirectory() as scratch:

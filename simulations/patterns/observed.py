@@ -1,4 +1,4 @@
-"""Participation that was recorded."""
+"""Participation that nobody draws: recorded in a file, or that of a deployment."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,3 +28,17 @@ class TracePattern(Pattern):
         except OSError as error:
             rule = f"a file that can be read ({error.strerror})"
             raise wrong("file of pattern trace", self.file, rule) from None
+
+
+@dataclass(frozen=True)
+class DeploymentPattern(Pattern):
+    """The SuperNodes of a deployment, which come and go as they do."""
+
+    name = "deployment"
+    place = 9
+    simulated = False
+
+    def process(self, p: Probabilities, *, seed: int, rounds: int) -> Process:
+        """Refuse: there is nothing to simulate."""
+        rule = "another one in a simulation: `fedau deploy local` and `flwr run` on a deployment"
+        raise wrong("pattern", self.name, f"{rule} have real participation")
