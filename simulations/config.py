@@ -142,11 +142,8 @@ class RunConfig:
     def _relations(self) -> Iterator[tuple[str, bool, str]]:
         """Give keys whose values depend on other keys, whether they may be so, and the rule."""
         method, name, count = self.algorithm, self.algorithm.name, self.task.train_count
-        yield (
-            "seed",
-            self.draw != AUTHORS or self.seed < 2**32,
-            f"below {2**32} with the authors' draw",
-        )
+        yield ("seed", self.draw != AUTHORS or self.seed < 2**32,
+               f"below {2**32} with the authors' draw")  # fmt: skip
         yield "clients", self.clients <= count, f"at most {count}, the number of training samples"
         yield "resume", not self.resume or bool(self.run_dir), "false unless run-dir is given"
         yield "groups", not self.groups or method.groups, f"empty for {name}, which knows no groups"
@@ -267,12 +264,11 @@ def _translated(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_type(key: str, value: object, default: object) -> None:
-    if isinstance(default, bool) or isinstance(value, bool):
-        check(key, value, isinstance(value, bool) and isinstance(default, bool),
-              "true or false" if isinstance(default, bool) else "no truth value")  # fmt: skip
-    elif isinstance(default, float):
-        finite = isinstance(value, int | float) and math.isfinite(value)
-        check(key, value, finite, "a finite number")
+    rules = {bool: "true or false", float: "a finite number", int: "an integer", str: "a text"}
+    kind = type(default)
+    check(key, value, kind is bool or not isinstance(value, bool), "no truth value")
+    if kind is float:
+        fine = isinstance(value, int | float) and math.isfinite(value)
     else:
-        rule = "an integer" if isinstance(default, int) else "a text"
-        check(key, value, isinstance(value, type(default)), rule)
+        fine = isinstance(value, kind)
+    check(key, value, fine, rules[kind])

@@ -11,7 +11,6 @@ from simulations.methods.base import ORANGE, Method, steps
 class AverageAll(Method):
     """The sum of the updates of those who came, divided by the number of all clients."""
 
-    name = "average-all"
     place = 3
     style = ORANGE
     step_sizes = steps(svhn=(0.1, 10), cifar10=(0.1, 10), cifar100=(0.0562, 10),

@@ -11,7 +11,6 @@ from simulations.methods.base import VERMILION, Method, steps
 class AverageParticipating(Method):
     """The mean of the updates of those who came."""
 
-    name = "average-participating"
     place = 2
     style = VERMILION
     step_sizes = steps(svhn=(0.0562, 1.78), cifar10=(0.0562, 1.78), cifar100=(0.0316, 1.78),

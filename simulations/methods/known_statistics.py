@@ -13,7 +13,6 @@ from simulations.registry import wrong
 class KnownStatistics(AverageAll):
     """Weights 1/p from the true participation probabilities; in simulations only."""
 
-    name = "known-statistics"
     place = 6
     style = BLACK
     deployable = False

@@ -61,6 +61,5 @@ class CyclicPattern(Pattern):
 class CyclicStartsInactive(CyclicPattern):
     """As cyclic, but no stretch reaches over the end of a period."""
 
-    name = "cyclic-starts-inactive"
     place = 4
     variant = "starts-inactive"

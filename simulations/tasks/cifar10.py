@@ -10,7 +10,6 @@ from simulations.tasks.images.task import Augmentation, ImageTask, ModelLayout
 class CIFAR10(ImageTask):
     """Photographs of ten kinds of objects, 50,000 training images."""
 
-    name = "cifar10"
     title = "CIFAR-10"
     place = 2
     classes = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship",

@@ -10,7 +10,6 @@ from simulations.tasks.images.task import Augmentation, ImageTask, ModelLayout
 class CIFAR100(ImageTask):
     """Photographs of a hundred kinds of objects, 50,000 training images."""
 
-    name = "cifar100"
     title = "CIFAR-100"
     place = 3
     classes = tuple(f"fine-{label}" for label in range(100))

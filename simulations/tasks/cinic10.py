@@ -39,7 +39,6 @@ def _read(part: str, root: Path, download: bool) -> tuple[Images, Labels]:
 class CINIC10(ImageTask):
     """CIFAR-10's kinds of objects from two sources, 90,000 training images."""
 
-    name = "cinic10"
     title = "CINIC-10"
     place = 4
     classes = CIFAR10.classes

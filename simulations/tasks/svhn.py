@@ -21,7 +21,6 @@ def _read(part: str, root: Path, download: bool) -> tuple[Images, Labels]:
 class SVHN(ImageTask):
     """Digits of house numbers, 73,257 training images."""
 
-    name = "svhn"
     title = "SVHN"
     place = 1
     classes = tuple("0123456789")

@@ -20,10 +20,7 @@ from simulations.tasks.images.task import IMAGE_SHAPE, ImageTask, ModelLayout, p
 SEPARATION = 0.45
 """Standard deviation of the prototypes in units of the noise."""
 
-_GRID = 3
-_MODES = 2
-_CONTRAST = 36.0
-_CHUNK = 4096
+_GRID, _MODES, _CONTRAST, _CHUNK = 3, 2, 36.0, 4096
 
 
 @dataclass(frozen=True)
@@ -33,8 +30,6 @@ class Synthetic(ImageTask):
     train: int = 25_000
     test: int = 5_000
 
-    name = "synthetic"
-    title = "synthetic"
     place = 5
     classes = tuple(f"class-{label}" for label in range(10))
     mean = (0.5, 0.5, 0.5)

@@ -58,9 +58,8 @@ def augment(
     if recipe.colour:
         images = _change_colours(images.permute(0, 3, 1, 2), rng).permute(0, 2, 3, 1)
     batch = normalise(images)
-    if recipe.crop_padding or recipe.flip:
-        batch = _crop_and_flip(batch, recipe, share, rng)
-    return batch
+    changed = recipe.crop_padding or recipe.flip
+    return _crop_and_flip(batch, recipe, share, rng) if changed else batch
 
 
 def _draws(n: int, share: int, rng: Generator, device: torch.device) -> Tensor:

@@ -36,27 +36,28 @@ class Source:
         """Give the folder that torchvision has to be pointed at, unpacking an archive if needed.
 
         ``given`` may be that folder, the unpacked folder in it, or the archive or its folder. None
-        is for a download, which goes to a folder in ``place`` that does not stay.
+        is for a download. What is downloaded or unpacked goes to ``place``, and does not stay.
         """
-        if given is None:
-            with TemporaryDirectory(prefix=".download-", dir=place) as scratch:
-                yield Path(scratch)
-            return
-        archive = given if given.is_file() else given / self.archive
-        if self.folder is None or (given / self.folder).is_dir():
+        with TemporaryDirectory(prefix=".download-", dir=place) as name:
+            scratch = Path(name)
+            if given is None:
+                given = scratch
+            elif self.folder is not None and not (given / self.folder).is_dir():
+                archive = given if given.is_file() else given / self.archive
+                if given.name == self.folder and given.is_dir():
+                    given = given.parent
+                elif archive.is_file():
+                    given = _unpacked(archive, scratch)
             yield given
-        elif given.name == self.folder and given.is_dir():
-            yield given.parent
-        elif archive.is_file():
-            with TemporaryDirectory() as scratch:
-                try:
-                    with tarfile.open(archive) as file:
-                        file.extractall(scratch, filter="data")
-                except (tarfile.TarError, EOFError, OSError) as error:
-                    raise DataError(f"{archive} cannot be unpacked: {error}.") from error
-                yield Path(scratch)
-        else:
-            yield given
+
+
+def _unpacked(archive: Path, folder: Path) -> Path:
+    try:
+        with tarfile.open(archive) as file:
+            file.extractall(folder, filter="data")
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise DataError(f"{archive} cannot be unpacked: {error}.") from error
+    return folder
 
 
 def cifar(name: str, archive: str, folder: str) -> Source:
