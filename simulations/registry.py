@@ -165,11 +165,10 @@ class Registry(Generic[E]):
 
     def check_imports(self, text: str, allowed: str) -> None:
         """Refuse an import path outside the packages `allowed`, which has commas between them."""
-        if not self._is_path(text):
-            return
         module = text.split(":", maxsplit=1)[0]
         packages = [item.strip().rstrip(".") for item in allowed.split(",") if item.strip()]
-        if not any(module == item or module.startswith(f"{item}.") for item in packages):
+        fine = any(module == item or module.startswith(f"{item}.") for item in packages)
+        if self._is_path(text) and not fine:
             rule = f"a name, or in a package that {ALLOW_IMPORT} in this node's config lists"
             raise wrong(self._key, text, rule)
 
@@ -185,8 +184,7 @@ class Registry(Generic[E]):
         except (ImportError, AttributeError) as error:
             rule = f"something that can be imported ({error})"
             raise wrong(self._key, text, rule) from None
-        base = f"{self._package}.{self._base.__name__}"
-        rule = f"the import path of a class derived from {base}"
+        rule = f"the import path of a class derived from {self._package}.{self._base.__name__}"
         check(self._key, text, self._is_one(found), rule)
         return found  # type: ignore[no-any-return]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 from flwr.serverapp.strategy import Strategy
@@ -38,7 +37,7 @@ PALETTE = (BLUE, SKY, VERMILION, ORANGE, GREEN, PINK, BLACK, BROWN)
 
 def steps(**pairs: tuple[float, float | None]) -> Mapping[str, StepSize]:
     """Return (γ, η) by the name of a task."""
-    return MappingProxyType({name: StepSize(*pair) for name, pair in pairs.items()})
+    return {name: StepSize(*pair) for name, pair in pairs.items()}
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,7 @@ def _read(part: str, root: Path, download: bool) -> tuple[Images, Labels]:
     for k, (image, _) in enumerate(data):
         pixels = np.asarray(image)
         if pixels.shape != IMAGE_SHAPE:
-            name = data.samples[k][0]
-            raise DataError(f"{name} must be 32 x 32 pixels, but is {image.size}.")
+            raise DataError(f"{data.samples[k][0]} must be 32 x 32 pixels, but is {image.size}.")
         images[k] = pixels
     return images, np.asarray(data.targets, dtype=np.int64)
 

@@ -39,15 +39,14 @@ class Source:
         is for a download. What is downloaded or unpacked goes to ``place``, and does not stay.
         """
         with TemporaryDirectory(prefix=".download-", dir=place) as name:
-            scratch = Path(name)
             if given is None:
-                given = scratch
+                given = Path(name)
             elif self.folder is not None and not (given / self.folder).is_dir():
                 archive = given if given.is_file() else given / self.archive
                 if given.name == self.folder and given.is_dir():
                     given = given.parent
                 elif archive.is_file():
-                    given = _unpacked(archive, scratch)
+                    given = _unpacked(archive, Path(name))
             yield given
 
 
