@@ -67,7 +67,9 @@ def participate(message: Message, context: Context, call_next: ClientAppCallable
         return call_next(message, context)
     client = int(context.node_config["partition-id"])
     mod = FedAUMod(
-        worker.experiment.weighting(client), store=lambda _: worker.store(client, config)
+        worker.experiment.weighting(client),
+        store=lambda _: worker.store(client, config),
+        transforms=worker.config.algorithm.transforms,
     )
     return mod(message, context, call_next)
 

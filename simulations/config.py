@@ -9,26 +9,21 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from simulations.methods import METHODS, Method
-from simulations.old_keys import translated
 from simulations.patterns import PATTERNS, Pattern
-from simulations.registry import ConfigError, Registry, check
+from simulations.registry import ConfigError, Registry, check, wrong
 from simulations.tasks import TASKS, Task
 from simulations.tasks.arrays import default_data_dir
 
 __all__ = ["ConfigError", "RunConfig", "key_of"]
 
-AUGMENTATIONS = ("per-image", "per-batch")
 AUTHORS = "authors"
-DRAWS = ("own", AUTHORS)
-KERNELS = ("auto", "native", "torch")
-_GROUPS = r"(\s*[^\s:,]+:[1-9]\d*\s*(,|$))+"
 LEAST_SECURE = 3
 """The fewest SuperNodes with which a secure sum hides anything."""
 
@@ -44,12 +39,33 @@ MAY_CHANGE = frozenset(
 )
 """Keys that do not change the training itself, so that a resumed run may have other values."""
 
+REGISTRIES: dict[str, Registry[Any]] = {"method": METHODS, "dataset": TASKS, "pattern": PATTERNS}
 
-REGISTRIES: Mapping[str, Registry[Any]] = {
-    "method": METHODS,
-    "dataset": TASKS,
-    "pattern": PATTERNS,
+_MOVED = {
+    "cutoff": ("method", "fedau", "cutoff", 50),
+    "trace": ("pattern", "trace", "file", ""),
+    "train-samples": ("dataset", "synthetic", "train", 0),
+    "test-samples": ("dataset", "synthetic", "test", 0),
 }
+"""Keys of version 0.1: what they are a parameter of today, and the value that meant its default."""
+
+_GROUPS = r"(\s*[^\s:,]+:[1-9]\d*\s*(,|$))+"
+_RULES: Mapping[str, tuple[Callable[[Any], object], str]] = {
+    "at least 1": (lambda v: v >= 1, "clients local_steps batch_size"),
+    "0 or more": (lambda v: v >= 0, "num_server_rounds seed lr server_lr evaluate_every "
+                  "checkpoint_every clients_per_node"),
+    "above 0": (lambda v: v > 0, "alpha_data alpha_participation round_deadline"),
+    "in (0, 1]": (lambda v: 0 < v <= 1, "mean_participation"),
+    "in [0, 1]": (lambda v: 0 <= v <= 1, "min_participation"),
+    "in [0, 1)": (lambda v: 0 <= v < 1, "reply_loss"),
+    "one of per-image, per-batch": (lambda v: v in ("per-image", "per-batch"), "augmentation"),
+    f"one of own, {AUTHORS}": (lambda v: v in ("own", AUTHORS), "draw"),
+    "one of auto, native, torch": (lambda v: v in ("auto", "native", "torch"), "kernel"),
+    "cpu, cuda, cuda:N or auto": (re.compile(r"auto|cpu|cuda(:\d+)?").fullmatch, "device"),
+    "like phones:1200,tablets:80": (lambda v: not v or re.fullmatch(_GROUPS, v), "groups"),
+    "an absolute path": (lambda v: not v or Path(v).expanduser().is_absolute(), "data_dir run_dir"),
+}  # fmt: skip
+"""What values must be, whatever the others are: the rule, how it is checked, and for which."""
 
 
 def _key(default: Any, text: str) -> Any:
@@ -60,83 +76,58 @@ def _key(default: Any, text: str) -> Any:
 class RunConfig:
     """The settings of one run; `metadata["help"]` of a field explains its key."""
 
-    method: str = _key(
-        "fedau", "How updates become a step, as `fedau methods` lists them, with parameters after "
-        "colons: fedau:50."
-    )  # fmt: skip
-    dataset: str = _key(
-        "synthetic", "Data and model, as `fedau tasks` lists them, with parameters after colons: "
-        "synthetic:train=2000."
-    )  # fmt: skip
-    pattern: str = _key(
-        "bernoulli", "How clients come and go, as `fedau patterns` lists them, with parameters "
-        "after colons: sine:period=20."
-    )  # fmt: skip
-    num_server_rounds: int = _key(
-        20, "Rounds; 0 is the paper's number: SVHN 2,000, CIFAR-10 and CINIC-10 10,000, CIFAR-100 "
-        "20,000."
-    )  # fmt: skip
+    method: str = _key("fedau", "How updates become a step, as `fedau methods` lists them, with "
+                       "parameters after colons: fedau:50.")  # fmt: skip
+    dataset: str = _key("synthetic", "Data and model, as `fedau tasks` lists them, with parameters "
+                        "after colons: synthetic:train=2000.")  # fmt: skip
+    pattern: str = _key("bernoulli", "How clients come and go, as `fedau patterns` lists them, "
+                        "with parameters after colons: sine:period=20.")  # fmt: skip
+    num_server_rounds: int = _key(20, "Rounds; 0 is the paper's number: SVHN 2,000, CIFAR-10 and "
+                                  "CINIC-10 10,000, CIFAR-100 20,000.")  # fmt: skip
     clients: int = _key(250, "Number of clients N; the paper has 250.")
     seed: int = _key(1, "Seed of data split, participation, initial model and batches; the paper "
                      "has 1 to 5.")  # fmt: skip
     alpha_data: float = _key(0.1, "Dirichlet parameter of the data split; the paper has 0.1.")
-    alpha_participation: float = _key(
-        0.1, "Dirichlet parameter of the participation probabilities; the paper has 0.1."
-    )
-    mean_participation: float = _key(
-        0.1, "Mean participation probability, in (0, 1]; the paper has 0.1."
-    )
-    min_participation: float = _key(
-        0.02, "Smallest participation probability, in [0, 1]; the paper has 0.02."
-    )
-    draw: str = _key(
-        "own", "Who holds which samples and how often each client comes, for a seed: our own draw, "
-        "or that of the paper's authors' program, whose bernoulli, markov and cyclic paths come "
-        "with it."
-    )  # fmt: skip
+    alpha_participation: float = _key(0.1, "Dirichlet parameter of the participation "
+                                      "probabilities; the paper has 0.1.")  # fmt: skip
+    mean_participation: float = _key(0.1, "Mean participation probability, in (0, 1]; the paper "
+                                     "has 0.1.")  # fmt: skip
+    min_participation: float = _key(0.02, "Smallest participation probability, in [0, 1]; the "
+                                    "paper has 0.02.")  # fmt: skip
+    draw: str = _key("own", "Who holds which samples and how often each client comes, for a seed: "
+                     "our own draw, or that of the paper's authors' program, whose bernoulli, "
+                     "markov and cyclic paths come with it.")  # fmt: skip
     local_steps: int = _key(5, "Local SGD steps of a participant; the paper has 5.")
     batch_size: int = _key(16, "Mini-batch size; the paper has 16.")
     lr: float = _key(0.0, "Local step size; 0 is the paper's for this method and data set.")
     server_lr: float = _key(0.0, "Global step size; 0 is the paper's for this method and data set.")
-    augmentation: str = _key(
-        "per-image", "Random crops and flips are drawn per-image or, as the paper's authors did, "
-        "per-batch."
-    )  # fmt: skip
-    reply_loss: float = _key(
-        0.0, "Probability that a train reply never arrives, in [0, 1); the paper has 0."
-    )
-    secure_sum: bool = _key(
-        False, "Let the server see nothing but masked vectors and their sum; not for Flower's own "
-        f"FedAvg, and with at least {LEAST_SECURE} SuperNodes."
-    )  # fmt: skip
-    evaluate_every: int = _key(
-        0, "Rounds between evaluations; 0 is a fiftieth of the rounds. Over the last 200 rounds it "
-        "is 10 at most, as in the paper."
-    )  # fmt: skip
+    augmentation: str = _key("per-image", "Random crops and flips are drawn per-image or, as the "
+                             "paper's authors did, per-batch.")  # fmt: skip
+    reply_loss: float = _key(0.0, "Probability that a train reply never arrives, in [0, 1); the "
+                             "paper has 0.")  # fmt: skip
+    secure_sum: bool = _key(False, "Let the server see nothing but masked vectors and their sum; "
+                            "not for Flower's own FedAvg, and with at least "
+                            f"{LEAST_SECURE} SuperNodes.")  # fmt: skip
+    evaluate_every: int = _key(0, "Rounds between evaluations; 0 is a fiftieth of the rounds. Over "
+                               "the last 200 rounds it is 10 at most, as in the "
+                               "paper.")  # fmt: skip
     checkpoint_every: int = _key(0, "Rounds between checkpoints; 0 is a twentieth of the rounds.")
-    clients_per_node: int = _key(
-        0, "Clients hosted by one SuperNode; 0, or auto on the command line, spreads them over "
-        "the SuperNodes that there are, one per worker."
-    )  # fmt: skip
+    clients_per_node: int = _key(0, "Clients hosted by one SuperNode; 0, or auto on the command "
+                                 "line, spreads them over the SuperNodes that there are, one per "
+                                 "worker.")  # fmt: skip
     device: str = _key("auto", "Where to train: cpu, cuda, cuda:N, or auto (CUDA if there is any).")
-    kernel: str = _key(
-        "auto", "What makes the local steps: native (code for the paper's networks on a CPU), "
-        "torch, or auto, which is native where that is possible."
-    )  # fmt: skip
-    data_dir: str = _key(
-        "", "Absolute path of the data sets' directory; empty is the user's cache."
-    )
-    run_dir: str = _key(
-        "", "Absolute path of the run's own directory; empty is a new one in ~/.fedau/runs."
-    )
-    round_deadline: float = _key(
-        600.0, "Seconds until a round of a deployment goes on without those who have not "
-        "replied; with secure-sum, of each of its four exchanges."
-    )  # fmt: skip
-    groups: str = _key(
-        "", "Groups of a deployment's clients that share a history, with their sizes, as in "
-        "phones:1200,tablets:80."
-    )  # fmt: skip
+    kernel: str = _key("auto", "What makes the local steps: native (code for the paper's networks on "
+                       "a CPU), torch, or auto, which is native where that is "
+                       "possible.")  # fmt: skip
+    data_dir: str = _key("", "Absolute path of the data sets' directory; empty is the user's "
+                         "cache.")  # fmt: skip
+    run_dir: str = _key("", "Absolute path of the run's own directory; empty is a new one in "
+                        "~/.fedau/runs.")  # fmt: skip
+    round_deadline: float = _key(600.0, "Seconds until a round of a deployment goes on without "
+                                 "those who have not replied; with secure-sum, of each of its four "
+                                 "exchanges.")  # fmt: skip
+    groups: str = _key("", "Groups of a deployment's clients that share a history, with their "
+                       "sizes, as in phones:1200,tablets:80.")  # fmt: skip
     resume: bool = _key(False, "Go on from the last checkpoint in run-dir.")
 
     def __post_init__(self) -> None:
@@ -146,55 +137,27 @@ class RunConfig:
             # The same settings are the same texts: fedau:50 is fedau.
             text = registry.text(registry.find(getattr(self, name)))
             object.__setattr__(self, name, text)
-        self._check_numbers()
-        self._check_texts()
-        self._check_method()
-
-    def _check_numbers(self) -> None:
-        rules: dict[str, tuple[Callable[[float], bool], tuple[str, ...]]] = {
-            "at least 1": (lambda v: v >= 1, ("clients", "local_steps", "batch_size")),
-            "0 or more": (lambda v: v >= 0, ("num_server_rounds", "seed", "lr", "server_lr",
-                          "evaluate_every", "checkpoint_every", "clients_per_node")),
-            "above 0": (lambda v: v > 0, ("alpha_data", "alpha_participation", "round_deadline")),
-            "in (0, 1]": (lambda v: 0 < v <= 1, ("mean_participation",)),
-            "in [0, 1]": (lambda v: 0 <= v <= 1, ("min_participation",)),
-            "in [0, 1)": (lambda v: 0 <= v < 1, ("reply_loss",)),
-        }  # fmt: skip
-        for rule, (allowed, names) in rules.items():
-            for name in names:
+        for rule, (allowed, names) in _RULES.items():
+            for name in names.split():
                 value = getattr(self, name)
-                check(key_of(name), value, allowed(value), rule)
-        check("seed", self.seed, self.draw != AUTHORS or self.seed < 2**32,
-              f"below {2**32} with the authors' draw")  # fmt: skip
-        check("clients", self.clients, self.clients <= self.task.train_count,
-              f"at most {self.task.train_count}, the number of training samples")  # fmt: skip
+                check(key_of(name), value, bool(allowed(value)), rule)
+        for name, fine, rule in self._relations():
+            check(key_of(name), getattr(self, name), fine, rule)
 
-    def _check_texts(self) -> None:
-        choices_of = {"augmentation": AUGMENTATIONS, "draw": DRAWS, "kernel": KERNELS}
-        for name, choices in choices_of.items():
-            value = getattr(self, name)
-            check(name, value, value in choices, f"one of {', '.join(choices)}")
-        check("device", self.device, bool(re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device)),
-              "cpu, cuda, cuda:N or auto")  # fmt: skip
-        fine = not self.groups or re.fullmatch(_GROUPS, self.groups) is not None
-        check("groups", self.groups, fine, "like phones:1200,tablets:80")
-        for name in ("data_dir", "run_dir"):
-            value = getattr(self, name)
-            absolute = not value or Path(value).expanduser().is_absolute()
-            check(key_of(name), value, absolute, "an absolute path")
-        check("resume", self.resume, not self.resume or bool(self.run_dir),
-              "false unless run-dir is given")  # fmt: skip
-
-    def _check_method(self) -> None:
-        method = self.algorithm
-        check("groups", self.groups, not self.groups or method.groups,
-              f"empty for {method.name}, which knows no groups")  # fmt: skip
-        check("groups", self.groups, not (self.groups and self.secure_sum),
-              "empty with secure-sum: a group's label would leave in clear")  # fmt: skip
-        check("server-lr", self.server_lr, not self.server_lr or method.server_step,
-              f"0 for {method.name}, which has no global step size")  # fmt: skip
-        check("secure-sum", self.secure_sum, not self.secure_sum or method.secure,
-              f"false for {method.name}, whose clients send more than what is summed")  # fmt: skip
+    def _relations(self) -> Iterator[tuple[str, bool, str]]:
+        """Give keys whose values depend on other keys, whether they may be so, and the rule."""
+        method, name, count = self.algorithm, self.algorithm.name, self.task.train_count
+        yield ("seed", self.draw != AUTHORS or self.seed < 2**32,
+               f"below {2**32} with the authors' draw")  # fmt: skip
+        yield "clients", self.clients <= count, f"at most {count}, the number of training samples"
+        yield "resume", not self.resume or bool(self.run_dir), "false unless run-dir is given"
+        yield "groups", not self.groups or method.groups, f"empty for {name}, which knows no groups"
+        yield ("groups", not (self.groups and self.secure_sum),
+               "empty with secure-sum: a group's label would leave in clear")  # fmt: skip
+        yield ("server_lr", not self.server_lr or method.server_step,
+               f"0 for {name}, which has no global step size")  # fmt: skip
+        yield ("secure_sum", not self.secure_sum or method.secure,
+               f"false for {name}, whose clients send more than what is summed")  # fmt: skip
 
     @classmethod
     def parse(cls, values: Mapping[str, Any], *, imports: str | None = None) -> RunConfig:
@@ -202,14 +165,13 @@ class RunConfig:
 
         Import paths are honoured from the packages `imports`, which has commas; None is all.
         """
-        values = translated(values)
+        values = _translated(values)
         known = {key_of(item.name): item for item in fields(cls)}
         for name, registry in REGISTRIES.items():
             if imports is not None and isinstance(text := values.get(name), str):
                 registry.check_imports(text, imports)
-        for key in values:
-            if key not in known:
-                raise ConfigError(f"{key} is not a key of the run config: see `fedau run --help`.")
+        for key in [key for key in values if key not in known]:
+            raise ConfigError(f"{key} is not a key of the run config: see `fedau run --help`.")
         return cls(**{known[key].name: value for key, value in values.items()})
 
     def to_dict(self) -> dict[str, Any]:
@@ -230,10 +192,8 @@ class RunConfig:
         for item in fields(self):
             mine, others = getattr(self, item.name), getattr(other, item.name)
             if item.name not in free and mine not in (others, "auto"):
-                raise ConfigError(
-                    f"{key_of(item.name)} is {mine!r}, but must be {others!r} as in the run that "
-                    "is to be resumed."
-                )
+                rule = f"{others!r} as in the run that is to be resumed"
+                raise wrong(key_of(item.name), mine, rule)
 
     @property
     def data_path(self) -> Path:
@@ -295,13 +255,25 @@ def key_of(name: str) -> str:
     return name.replace("_", "-")
 
 
+def _translated(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a run config of version 0.1 with today's keys; today's own stays as it is."""
+    values = dict(values)
+    old = {key: values.pop(key) for key in list(values) if key in _MOVED}
+    if values.get("pattern") == "real":
+        values["pattern"] = "deployment"
+    for key, (kind, name, parameter, unset) in _MOVED.items():
+        given, text = old.get(key, unset), values.get(kind, name)
+        if given != unset and isinstance(text, str) and text.split(":")[0] == name:
+            values[kind] = f"{text}:{parameter}={given}"
+    return values
+
+
 def _check_type(key: str, value: object, default: object) -> None:
-    if isinstance(default, bool) or isinstance(value, bool):
-        check(key, value, isinstance(value, bool) and isinstance(default, bool),
-              "true or false" if isinstance(default, bool) else "no truth value")  # fmt: skip
-    elif isinstance(default, float):
-        finite = isinstance(value, int | float) and math.isfinite(value)
-        check(key, value, finite, "a finite number")
+    rules = {bool: "true or false", float: "a finite number", int: "an integer", str: "a text"}
+    kind = type(default)
+    check(key, value, kind is bool or not isinstance(value, bool), "no truth value")
+    if kind is float:
+        fine = isinstance(value, int | float) and math.isfinite(value)
     else:
-        rule = "an integer" if isinstance(default, int) else "a text"
-        check(key, value, isinstance(value, type(default)), rule)
+        fine = isinstance(value, kind)
+    check(key, value, fine, rules[kind])

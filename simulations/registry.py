@@ -28,10 +28,15 @@ class ConfigError(ValueError):
     """A setting that is not allowed; the message is one sentence."""
 
 
+def wrong(key: str, value: object, rule: str) -> ConfigError:
+    """Return the error of a value that breaks a rule."""
+    return ConfigError(f"{key} is {value!r}, but must be {rule}.")
+
+
 def check(key: str, value: object, allowed: bool, rule: str) -> None:
     """Raise `ConfigError` unless a value is allowed."""
     if not allowed:
-        raise ConfigError(f"{key} is {value!r}, but must be {rule}.")
+        raise wrong(key, value, rule)
 
 
 @dataclass(frozen=True)
@@ -66,15 +71,15 @@ class Entry(ABC):  # noqa: B024 -- what is abstract, its kinds say
         ]
         return f"{line} [{', '.join(shown)}]" if shown else line
 
-    def parameters(self) -> dict[str, Any]:
-        """Return the parameters that are not their defaults."""
-        values = {item.name: (getattr(self, item.name), item.default) for item in fields(self)}
-        return {name: value for name, (value, default) in values.items() if value != default}
+    def parameters(self) -> list[str]:
+        """Return the parameters that are not their defaults, as in a text."""
+        values = [(item.name, getattr(self, item.name), item.default) for item in fields(self)]
+        return [f"{name}={_written(value)}" for name, value, default in values if value != default]
 
     @property
     def label(self) -> str:
         """What tables and plots call it."""
-        return " ".join([self.name, *(f"{k}={_written(v)}" for k, v in self.parameters().items())])
+        return " ".join([self.name, *self.parameters()])
 
     @property
     def slug(self) -> str:
@@ -92,37 +97,26 @@ E = TypeVar("E", bound=Entry)
 class Registry(Generic[E]):
     """The classes of one kind: those in a package of this suite, announced ones, and any other.
 
-    Parameters
-    ----------
-    key : str
-        The setting whose texts are read.
-    base : Callable[..., E]
-        The class that all are derived from, which may be abstract.
-    package : str
-        Its modules hold our own classes.
-    group : str
-        Of the entry points by which other packages announce theirs.
+    They are derived from `base`, which may be abstract. The key is the setting whose texts are
+    read, the group that of the entry points by which other packages announce theirs.
     """
 
     def __init__(self, key: str, base: Callable[..., E], package: str, group: str) -> None:
-        self._key = key
+        self._key, self._package, self._group = key, package, group
         self._base = cast("type[E]", base)
-        self._package = package
-        self._group = group
 
     @cached_property
     def _ours(self) -> dict[str, type[E]]:
-        package = importlib.import_module(self._package)
         modules = [
             importlib.import_module(f"{self._package}.{found.name}")
-            for found in pkgutil.iter_modules(package.__path__)
+            for found in pkgutil.iter_modules(importlib.import_module(self._package).__path__)
         ]
-        classes = [
+        classes = {
             item
             for module in modules
             for item in vars(module).values()
-            if self._is_one(item) and item.__module__ == module.__name__ and item.place < OWN
-        ]
+            if self._is_one(item) and item.place < OWN
+        }
         return {item.name: item for item in sorted(classes, key=lambda item: item.place)}
 
     @cached_property
@@ -146,23 +140,16 @@ class Registry(Generic[E]):
             return self._ours[name]
         point = self._announced.get(name)
         if point is None:
-            allowed = ", ".join(self.names())
-            rule = f"one of {allowed}, or an import path like package.module:Class"
-            raise ConfigError(f"{self._key} is {name!r}, but must be {rule}.")
+            rule = f"one of {', '.join(self.names())}, or an import path like package.module:Class"
+            raise wrong(self._key, name, rule)
         return self._imported(name, *point.value.split(":", 1))
 
     def find(self, text: str) -> E:
-        """Return what a text stands for.
-
-        Raises
-        ------
-        ConfigError
-            If there is no such thing, or its parameters are not allowed.
-        """
+        """Return what a text stands for; `ConfigError` if that is nothing that is allowed."""
         head, *given = text.split(":")
         kind = self._imported(text, head, given.pop(0)) if self._is_path(text) else self.named(head)
         if missing := ", ".join(sorted(getattr(kind, "__abstractmethods__", ()))):
-            raise ConfigError(f"{self._key} is {text!r}, but must be a class that has {missing}.")
+            raise wrong(self._key, text, f"a class that has {missing}")
         try:
             return kind(**_parameters(kind, given, f"{self._key} {kind.name}"))
         except ValueError as error:
@@ -171,24 +158,19 @@ class Registry(Generic[E]):
     def text(self, entry: E) -> str:
         """Return the shortest text that stands for an object."""
         kind = type(entry)
-        head = f"{kind.__module__}:{kind.__qualname__}"
-        if self._ours.get(kind.name) is kind:
-            head = kind.name
-        for name, point in self._announced.items():
-            if point.value == head and name not in self._ours:
-                head = name
-        values = entry.parameters().items()
-        return ":".join([head, *(f"{name}={_written(value)}" for name, value in values)])
+        path = f"{kind.__module__}:{kind.__qualname__}"
+        announced = {point.value: n for n, point in self._announced.items() if n not in self._ours}
+        ours = self._ours.get(kind.name) is kind
+        return ":".join([kind.name if ours else announced.get(path, path), *entry.parameters()])
 
     def check_imports(self, text: str, allowed: str) -> None:
         """Refuse an import path outside the packages `allowed`, which has commas between them."""
-        if not self._is_path(text):
-            return
         module = text.split(":", maxsplit=1)[0]
         packages = [item.strip().rstrip(".") for item in allowed.split(",") if item.strip()]
-        if not any(module == item or module.startswith(f"{item}.") for item in packages):
+        fine = any(module == item or module.startswith(f"{item}.") for item in packages)
+        if self._is_path(text) and not fine:
             rule = f"a name, or in a package that {ALLOW_IMPORT} in this node's config lists"
-            raise ConfigError(f"{self._key} is {text!r}, but must be {rule}.")
+            raise wrong(self._key, text, rule)
 
     def _is_path(self, text: str) -> bool:
         """Return whether a text is an import path: names that are known come first."""
@@ -200,12 +182,10 @@ class Registry(Generic[E]):
         try:
             found = getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError) as error:
-            reason = f"something that can be imported ({error})"
-            raise ConfigError(f"{self._key} is {text!r}, but must be {reason}.") from None
-        rule = (
-            f"the import path of a class derived from {self._base.__module__.removesuffix('.base')}"
-        )
-        check(self._key, text, self._is_one(found), f"{rule}.{self._base.__name__}")
+            rule = f"something that can be imported ({error})"
+            raise wrong(self._key, text, rule) from None
+        rule = f"the import path of a class derived from {self._package}.{self._base.__name__}"
+        check(self._key, text, self._is_one(found), rule)
         return found  # type: ignore[no-any-return]
 
 
@@ -239,17 +219,13 @@ def _read(key: str, text: str, kind: Any) -> Any:
     try:
         if kind is bool:
             return {"true": True, "false": False}[text]
-        if kind in (int, float):
-            number = kind(text)
-            if not math.isfinite(number):
-                raise ValueError
-            return number
-        if kind is str:
-            return text
-        return tuple(float(part) for part in text.split("/"))
+        if kind not in (int, float, str):
+            return tuple(map(float, text.split("/")))
+        if kind is float and not math.isfinite(float(text)):
+            raise ValueError
+        return kind(text)
     except (KeyError, ValueError):
-        rule = rules.get(kind, "numbers with / between them")
-        raise ConfigError(f"{key} is {text!r}, but must be {rule}.") from None
+        raise wrong(key, text, rules.get(kind, "numbers with / between them")) from None
 
 
 def _written(value: Any) -> str:

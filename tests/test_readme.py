@@ -199,3 +199,14 @@ def test_the_benchmark_is_that_of_this_code():
     assert len(numbers) >= 6
     for name, number in numbers:
         assert float(number) == pytest.approx(bench["million"][name], rel=0.01), name
+
+
+def test_bring_your_own_shows_the_files_that_are_tested():
+    page = read("simulations", "README.md")
+    own = ROOT / "tests" / "simulations" / "own_package"
+    shown = re.findall(r"^`own_fl/(\w+\.py)`.*?^```python\n(.*?)^```$", page, re.M | re.S)
+    assert [name for name, _ in shown] == ["methods.py", "tasks.py", "patterns.py"]
+    for name, text in shown:
+        assert text == (own / "own_fl" / name).read_text(encoding="utf-8"), name
+    (points,) = re.findall(r"^```toml\n(.*?)^```$", page, re.M | re.S)
+    assert points in (own / "pyproject.toml").read_text(encoding="utf-8")

@@ -3,28 +3,19 @@
 from dataclasses import dataclass
 from typing import Any
 
-from flwr.serverapp.strategy import Strategy
-
 from fedau_flwr import FedAU
-from simulations.methods.base import ORANGE, Method
-from simulations.tasks.base import steps
+from simulations.methods.base import ORANGE, Method, steps
 
 
 @dataclass(frozen=True)
 class AverageAll(Method):
     """The sum of the updates of those who came, divided by the number of all clients."""
 
-    name = "average-all"
     place = 3
     style = ORANGE
-    step_sizes = steps(
-        svhn=(0.1, 10),
-        cifar10=(0.1, 10),
-        cifar100=(0.0562, 10),
-        cinic10=(0.1, 10),
-        synthetic=(0.316, 5.62),
-    )
+    step_sizes = steps(svhn=(0.1, 10), cifar10=(0.1, 10), cifar100=(0.0562, 10),
+                       cinic10=(0.1, 10), synthetic=(0.316, 5.62))  # fmt: skip
 
-    def strategy(self, **options: Any) -> Strategy:
+    def strategy(self, **options: Any) -> FedAU:
         """Return the server's half: the sum over all clients."""
         return FedAU(**options)

@@ -3,28 +3,19 @@
 from dataclasses import dataclass
 from typing import Any
 
-from flwr.serverapp.strategy import Strategy
-
 from fedau_flwr import FedAU
-from simulations.methods.base import VERMILION, Method
-from simulations.tasks.base import steps
+from simulations.methods.base import VERMILION, Method, steps
 
 
 @dataclass(frozen=True)
 class AverageParticipating(Method):
     """The mean of the updates of those who came."""
 
-    name = "average-participating"
     place = 2
     style = VERMILION
-    step_sizes = steps(
-        svhn=(0.0562, 1.78),
-        cifar10=(0.0562, 1.78),
-        cifar100=(0.0316, 1.78),
-        cinic10=(0.0562, 1.78),
-        synthetic=(0.178, 1),
-    )
+    step_sizes = steps(svhn=(0.0562, 1.78), cifar10=(0.0562, 1.78), cifar100=(0.0316, 1.78),
+                       cinic10=(0.0562, 1.78), synthetic=(0.178, 1))  # fmt: skip
 
-    def strategy(self, **options: Any) -> Strategy:
+    def strategy(self, **options: Any) -> FedAU:
         """Return the server's half: the sum over participants."""
         return FedAU(**options, divisor="participants")

@@ -5,26 +5,21 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
 from flwr.serverapp.strategy import Strategy
-from numpy.typing import NDArray
 
-from fedau_flwr import UnitWeighting
-from fedau_flwr.weight_state import WeightState, WeightStates
+from fedau_flwr import FedAUWeighting, Transform, UnitWeighting
 from fedau_flwr.weighting import Weighting
 from simulations.registry import Entry
 from simulations.tasks.base import StepSize, Task
-
-Dashes = str | tuple[int, tuple[float, ...]]
 
 
 class Look(NamedTuple):
     """Colour, dashes and hatching in plots, which stay apart in greyscale too."""
 
     colour: str
-    dashes: Dashes
+    dashes: str | tuple[int, tuple[float, ...]]
     hatch: str
 
 
@@ -40,16 +35,9 @@ BROWN = Look("#8C510A", (0, (7, 1.5, 3, 1.5)), "oo")
 PALETTE = (BLUE, SKY, VERMILION, ORANGE, GREEN, PINK, BLACK, BROWN)
 
 
-class LearnedWeighting(Protocol):
-    """A weighting that learns from histories, of all clients in one call."""
-
-    def initial(self) -> WeightState:
-        """Return the state before the first round."""
-        ...
-
-    def advance_all(self, states: WeightStates, participated: NDArray[np.bool_]) -> WeightStates:
-        """Return the states after one more round."""
-        ...
+def steps(**pairs: tuple[float, float | None]) -> Mapping[str, StepSize]:
+    """Return (γ, η) by the name of a task."""
+    return {name: StepSize(*pair) for name, pair in pairs.items()}
 
 
 @dataclass(frozen=True)
@@ -68,6 +56,9 @@ class Method(Entry):
 
     style: ClassVar[Look | None] = None
     """Its look in plots, whatever its parameters."""
+
+    transforms: ClassVar[tuple[type[Transform], ...]] = ()
+    """The clients' half that the strategy names, unless it is one of the plugin's own."""
 
     participates: ClassVar[bool] = True
     """Whether clients follow the participation protocol, and send what the mod makes of updates."""
@@ -96,26 +87,16 @@ class Method(Entry):
 
     @abstractmethod
     def strategy(self, **options: Any) -> Strategy:
-        """Return the server's half.
-
-        Parameters
-        ----------
-        options
-            Those of `fedau_flwr.FedAU`: ``num_clients``, ``server_learning_rate``, ….
-        """
+        """Return the server's half, with options of `fedau_flwr.SumStrategy`."""
 
     def weighting(self, probability: float | None = None) -> Weighting:
         """Return how a client turns its history into its weight.
 
-        Parameters
-        ----------
-        probability : float | None
-            Of the client to be there; None on a deployment, where nobody knows it.
+        The probability is that of the client to be there; on a deployment nobody knows it.
         """
-        del probability
         return UnitWeighting()
 
-    def learned_weighting(self) -> LearnedWeighting | None:
+    def learned_weighting(self) -> FedAUWeighting | None:
         """Return the weighting if weights are learned from histories, for plots of their paths."""
         return None
 

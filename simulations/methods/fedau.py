@@ -3,12 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-from flwr.serverapp.strategy import Strategy
-
 from fedau_flwr import FedAU, FedAUWeighting
-from simulations.methods.base import BLUE, SKY, Look, Method
+from simulations.methods.base import BLUE, SKY, Look, Method, steps
 from simulations.registry import check
-from simulations.tasks.base import steps
 
 
 @dataclass(frozen=True)
@@ -20,13 +17,8 @@ class FedAUMethod(Method):
     name = "fedau"
     place = 1
     groups = True
-    step_sizes = steps(
-        svhn=(0.1, 1),
-        cifar10=(0.1, 1),
-        cifar100=(0.0562, 1.78),
-        cinic10=(0.1, 1),
-        synthetic=(0.178, 1),
-    )
+    step_sizes = steps(svhn=(0.1, 1), cifar10=(0.1, 1), cifar100=(0.0562, 1.78),
+                       cinic10=(0.1, 1), synthetic=(0.178, 1))  # fmt: skip
 
     def __post_init__(self) -> None:
         check("cutoff of method fedau", self.cutoff, self.cutoff >= 0, "0 or more")
@@ -55,13 +47,12 @@ class FedAUMethod(Method):
         """Return what tables are sorted by: large cutoffs first."""
         return self.place, self.name, -self.bound
 
-    def strategy(self, **options: Any) -> Strategy:
+    def strategy(self, **options: Any) -> FedAU:
         """Return the server's half: the sum over all clients."""
         return FedAU(**options)
 
     def weighting(self, probability: float | None = None) -> FedAUWeighting:
         """Return FedAU's weighting."""
-        del probability
         return FedAUWeighting(self.cutoff or None)
 
     def learned_weighting(self) -> FedAUWeighting:

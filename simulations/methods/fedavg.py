@@ -1,13 +1,11 @@
 """Flower's own FedAvg, as it is: no part of the plugin is in between."""
 
-import logging
 from dataclasses import dataclass
 from typing import Any
 
-from flwr.serverapp.strategy import FedAvg, Strategy
+from flwr.serverapp.strategy import FedAvg
 
-from simulations.methods.base import BROWN, Method
-from simulations.tasks.base import steps
+from simulations.methods.base import BROWN, Method, steps
 
 
 @dataclass(frozen=True)
@@ -20,27 +18,12 @@ class FedAvgMethod(Method):
     participates = False
     server_step = False
     secure = False
-    step_sizes = steps(
-        svhn=(0.0562, None),
-        cifar10=(0.0562, None),
-        cifar100=(0.0316, None),
-        cinic10=(0.0562, None),
-        synthetic=(0.178, None),
-    )
+    step_sizes = steps(svhn=(0.0562, None), cifar10=(0.0562, None), cifar100=(0.0316, None),
+                       cinic10=(0.0562, None), synthetic=(0.178, None))  # fmt: skip
 
-    def strategy(self, **options: Any) -> Strategy:
+    def strategy(self, **options: Any) -> FedAvg:
         """Return Flower's strategy; it takes what comes, since a thin round is normal."""
-        del options
-        logger = logging.getLogger("flwr")
-        level = logger.level
-        # It warns about the evaluation that is left out, which here the round loop does.
-        logger.setLevel(logging.ERROR)
-        try:
-            return FedAvg(
-                fraction_evaluate=0.0,
-                min_train_nodes=0,
-                min_evaluate_nodes=0,
-                min_available_nodes=0,
-            )
-        finally:
-            logger.setLevel(level)
+        strategy = FedAvg(min_train_nodes=0, min_evaluate_nodes=0, min_available_nodes=0)
+        # The round loop evaluates. Not handed to the constructor, which would warn about it.
+        strategy.fraction_evaluate = 0.0
+        return strategy

@@ -3,11 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from flwr.serverapp.strategy import Strategy
-
 from fedau_flwr import FedVARP
-from simulations.methods.base import GREEN, Method
-from simulations.tasks.base import steps
+from simulations.methods.base import GREEN, Method, steps
 
 
 @dataclass(frozen=True)
@@ -17,14 +14,9 @@ class FedVARPMethod(Method):
     name = "fedvarp"
     place = 4
     style = GREEN
-    step_sizes = steps(
-        svhn=(0.1, 1),
-        cifar10=(0.0562, 1),
-        cifar100=(0.0316, 1.78),
-        cinic10=(0.0562, 1),
-        synthetic=(0.178, 1),
-    )
+    step_sizes = steps(svhn=(0.1, 1), cifar10=(0.0562, 1), cifar100=(0.0316, 1.78),
+                       cinic10=(0.0562, 1), synthetic=(0.178, 1))  # fmt: skip
 
-    def strategy(self, **options: Any) -> Strategy:
+    def strategy(self, **options: Any) -> FedVARP:
         """Return the server's half, which keeps the mean of what clients remember."""
         return FedVARP(**options)

@@ -26,7 +26,9 @@ def fedau_mod(context: Context) -> FedAUMod | None:
     ``fedau-state-dir``, else in the SuperNode's memory.
     """
     method = config_of(context).algorithm
-    return FedAUMod(method.weighting()) if method.participates else None
+    if not method.participates:
+        return None
+    return FedAUMod(method.weighting(), transforms=method.transforms)
 
 
 def config_of(context: Context) -> RunConfig:

@@ -66,7 +66,8 @@ class Worker:
 
     def participant(self, client: int, config: Mapping[str, Any]) -> Participant:
         """Return a client's side of the protocol."""
-        return Participant(self.store(client, config), self.experiment.weighting(client))
+        store, weighting = self.store(client, config), self.experiment.weighting(client)
+        return Participant(store, weighting, self.config.algorithm.transforms)
 
     def evaluate(self, model: Arrays, part: str, start: int, stop: int) -> SampleResults:
         """Evaluate the samples `start` to `stop` of the training or the test set."""

@@ -27,16 +27,9 @@ class Pattern(Entry):
 
     @abstractmethod
     def process(self, p: Probabilities, *, seed: int, rounds: int) -> Process:
-        """Return who is there in which round.
+        """Return who is there in which round, with seed and number of rounds of the run.
 
-        Parameters
-        ----------
-        p : array of N numbers in (0, 1]
-            The clients' participation probabilities.
-        seed : int
-            That of the run.
-        rounds : int
-            Rounds of the run.
+        `p` has the participation probability of each client, in (0, 1].
         """
 
     def authors_process(self, p: Probabilities, stream: np.random.RandomState) -> Process | None:

@@ -20,12 +20,10 @@ class SinePattern(Pattern):
 
     def __post_init__(self) -> None:
         check("period of pattern sine", self.period, self.period >= 1, "at least 1")
-        swing = self.amplitude
-        check("amplitude of pattern sine", swing, 0 <= swing <= 1, "in [0, 1]")
+        check("amplitude of pattern sine", self.amplitude, 0 <= self.amplitude <= 1, "in [0, 1]")
 
     def process(self, p: Probabilities, *, seed: int, rounds: int) -> Process:
         """Return draws with swinging probabilities."""
-        del rounds
         return Sine(p, seed, amplitude=self.amplitude, period=self.period)
 
 
@@ -46,7 +44,6 @@ class StaircasePattern(Pattern):
 
     def process(self, p: Probabilities, *, seed: int, rounds: int) -> Process:
         """Return draws with probabilities that go up and down in steps."""
-        del rounds
         return Staircase(p, seed, levels=self.levels, length=self.length)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from simulations.cli.invocation import method_settings
 from simulations.config import RunConfig
-from simulations.patterns.cyclic import CyclicPattern
+from simulations.patterns.stationary import CyclicPattern
 from simulations.report.setting import Setting
 
 _FILE = Path(__file__).with_name("paper.csv")

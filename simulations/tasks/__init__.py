@@ -1,7 +1,4 @@
-"""The tasks that models are trained on, one per file; `TASKS` finds them by name.
-
-A task is data, model, loss and metrics. See `simulations.tasks.base.Task` for what one's own says.
-"""
+"""The tasks that models are trained on, one per file; `TASKS` finds them by name."""
 
 from simulations.registry import Registry
 from simulations.tasks.arrays import Arrays, DataError, Part

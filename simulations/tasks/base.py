@@ -6,7 +6,6 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -27,11 +26,6 @@ class StepSize:
 
     local: float
     server: float | None = 1.0
-
-
-def steps(**pairs: tuple[float, float | None]) -> Mapping[str, StepSize]:
-    """Return (γ, η) by the name of a task."""
-    return MappingProxyType({name: StepSize(*pair) for name, pair in pairs.items()})
 
 
 @dataclass(frozen=True)
@@ -81,12 +75,7 @@ class Task(Entry):
     def open(self, data_dir: Path, *, seed: int) -> Arrays:
         """Return training and test set, in memory or mapped from files.
 
-        Parameters
-        ----------
-        data_dir : Path
-            Where prepared data sets are; a task may read other places.
-        seed : int
-            That of the run, for data that are drawn.
+        `data_dir` has prepared data sets, the run's seed is for data that are drawn.
         """
 
     @abstractmethod
@@ -102,14 +91,9 @@ class Task(Entry):
     def augment(self, inputs: Tensor, generator: torch.Generator, *, share: int) -> Tensor:
         """Return what the model takes while training, with random changes if there are any.
 
-        Parameters
-        ----------
-        generator : torch.Generator
-            Where all draws come from, so that any round can be repeated.
-        share : int
-            How many consecutive samples share a draw: 1, or the mini-batch size.
+        All draws come from the generator, so that any round can be repeated; `share` consecutive
+        samples have the same: 1, or the mini-batch size.
         """
-        del generator, share
         return self.transform(inputs)
 
     def loss(self, outputs: Tensor, targets: Tensor, reduction: str = "mean") -> Tensor:
@@ -144,17 +128,14 @@ class Task(Entry):
 
         Otherwise a classification is split by Dirichlet draws, a regression evenly at random.
         """
-        del targets, clients, seed
         return None
 
     def open_own(self, folder: Path, part: str) -> Part | None:
         """Return a part of a node's own data, if `folder` holds it: samples like the task's."""
-        del folder, part
         return None
 
     def prepare(self, data_dir: Path, *, source: Path | None = None, seed: int = 1) -> Path:
         """Write the files that `open` reads, for `fedau data prepare`."""
-        del data_dir, source, seed
         raise DataError(f"dataset is {self.name!r}, but must be one that needs preparation.")
 
     @property
@@ -173,7 +154,7 @@ class Task(Entry):
 
     def count(self, part: str) -> int:
         """Return the number of samples of the part ``train`` or ``test``."""
-        return {"train": self.train_count, "test": self.test_count}[part]
+        return self.train_count if part == "train" else self.test_count
 
     def decay(self, t: int) -> float:
         """Return the factor by which γ has shrunk in round t = 0, 1, …."""

@@ -1,21 +1,15 @@
 """CIFAR-100: small photographs of a hundred kinds of objects."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from simulations.tasks.images.sources import cifar
 from simulations.tasks.images.task import Augmentation, ImageTask, ModelLayout
-
-if TYPE_CHECKING:
-    from simulations.tasks.images.sources import Source
 
 
 @dataclass(frozen=True)
 class CIFAR100(ImageTask):
     """Photographs of a hundred kinds of objects, 50,000 training images."""
 
-    name = "cifar100"
     title = "CIFAR-100"
     place = 3
     classes = tuple(f"fine-{label}" for label in range(100))
@@ -27,9 +21,4 @@ class CIFAR100(ImageTask):
     augmentation = Augmentation(crop_padding=4, flip=True, colour=True)
     rounds = 20_000
     halve_local_at = (10_001, *range(11_000, 20_000, 1_000))
-
-    def source(self) -> Source:
-        """Return CIFAR-100's pickled batches."""
-        from simulations.tasks.images.sources import cifar, datasets  # noqa: PLC0415 -- torchvision
-
-        return cifar(datasets.CIFAR100, "cifar-100-python.tar.gz or the folder cifar-100-python")
+    source = cifar("CIFAR100", "cifar-100-python.tar.gz", "cifar-100-python")

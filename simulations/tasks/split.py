@@ -5,10 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.random import RandomState
 from numpy.typing import NDArray
 
 from simulations.tasks.arrays import DataError
 from simulations.tasks.base import Task
+
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -21,61 +24,49 @@ class Split:
     and, having nothing to train on, contributes a zero update whenever it participates.
     """
 
-    indices: NDArray[np.int64]
-    offsets: NDArray[np.int64]
+    indices: Ints
+    offsets: Ints
     class_shares: NDArray[np.float64]
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def client(self, n: int) -> NDArray[np.int64]:
+    def client(self, n: int) -> Ints:
         """Return the indices of the training samples of client ``n``."""
         return self.indices[self.offsets[n] : self.offsets[n + 1]]
 
     @property
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> Ints:
         """Number of samples per client."""
         return np.diff(self.offsets)
 
     @property
-    def empty(self) -> NDArray[np.int64]:
+    def empty(self) -> Ints:
         """Clients that hold no sample."""
         return np.flatnonzero(self.sizes == 0)
 
     def notice(self) -> str | None:
         """Say in one sentence that some clients are empty, if so."""
-        if len(self.empty) == 0:
+        if not len(self.empty):
             return None
         return (
             f"{len(self.empty)} of {len(self)} clients hold no training sample and contribute a "
-            f"zero update when they participate; fewer clients or a larger alpha-data avoid this."
+            "zero update when they participate; fewer clients or a larger alpha-data avoid this."
         )
 
 
 def dirichlet_split(
-    labels: NDArray[np.int64],
-    *,
-    num_clients: int,
-    num_classes: int,
-    alpha: float,
-    seed: int | np.random.RandomState,
+    labels: Ints, *, num_clients: int, num_classes: int, alpha: float, seed: int | RandomState
 ) -> Split:
     """Deal the samples of a class c out in proportion to κ_{n,c} / Σ_m κ_{m,c}, κ_n ~ Dir(alpha).
 
     Shares are cumulated and rounded, so each sample goes to exactly one client. Which ones it gets
     of a class is drawn too, save with a generator in place of a seed: the program of the paper's
     authors draws nothing but κ here, and deals a class out in the order of the data set.
-
-    Raises
-    ------
-    DataError
-        If there are fewer samples than clients, no client, or ``alpha`` is not positive.
     """
     if not 1 <= num_clients <= len(labels):
         rule = f"at least 1 and at most {len(labels)}, the number of training samples"
         raise DataError(f"clients is {num_clients}, but must be {rule}.")
-    if not (alpha > 0 and np.isfinite(alpha)):
-        raise DataError(f"alpha-data is {alpha}, but must be a positive number.")
     rng = np.random.default_rng([seed, 0xDA7A]) if isinstance(seed, int) else seed
     kappa = rng.dirichlet(np.full(num_classes, alpha), size=num_clients)
     # A tiny alpha can underflow: a client without any class, or a class without any client.
@@ -93,36 +84,34 @@ def dirichlet_split(
         ends = np.rint(cumulative / cumulative[-1] * len(samples)).astype(np.int64)
         owner[samples] = np.repeat(clients, np.diff(ends, prepend=0))
 
-    counts = np.bincount(owner * num_classes + labels, minlength=num_clients * num_classes)
-    counts = counts.reshape(num_clients, num_classes)
+    return _owned(np.argsort(owner, kind="stable"), owner, labels, kappa)
+
+
+def _owned(indices: Ints, owner: Ints, labels: Ints, drawn: NDArray[np.float64]) -> Split:
+    """Return the split with these indices; owner and label of all samples are in any one order.
+
+    Clients without samples have the class shares that they were ``drawn`` with.
+    """
+    counts = np.bincount(owner * drawn.shape[1] + labels, minlength=drawn.size).reshape(drawn.shape)
     sizes = counts.sum(axis=1)
-    shares = np.where(sizes[:, None] > 0, counts / np.maximum(sizes, 1)[:, None], kappa)
-    return Split(
-        indices=np.argsort(owner, kind="stable"),
-        offsets=np.concatenate([[0], np.cumsum(sizes)]),
-        class_shares=shares,
-    )
+    shares = np.where(sizes[:, None] > 0, counts / np.maximum(sizes, 1)[:, None], drawn)
+    return Split(indices, np.concatenate([[0], np.cumsum(sizes)]), shares)
 
 
-def given_split(task: Task, targets: NDArray[Any], indices: Sequence[NDArray[np.int64]]) -> Split:
+def given_split(task: Task, targets: NDArray[Any], indices: Sequence[Ints]) -> Split:
     """Return the split that gives each client the samples of its `indices`.
 
     The class shares of a regression are those of one class of all samples.
     """
-    sizes = np.array([len(some) for some in indices], np.int64)
     joined = np.concatenate([np.empty(0, np.int64), *indices]).astype(np.int64)
     if len(joined) and not 0 <= joined.min() <= joined.max() < len(targets):
         raise DataError(
             f"the split of {task.title} has samples {joined.min()} to {joined.max()}, but "
             f"must be within 0 to {len(targets) - 1}."
         )
-    owner = np.repeat(np.arange(len(indices)), sizes)
-    cells = owner * task.num_groups + task.groups(targets[joined])
-    counts = np.bincount(cells, minlength=len(indices) * task.num_groups)
-    counts = counts.reshape(len(indices), task.num_groups)
-    even = np.full(task.num_groups, 1 / task.num_groups)
-    shares = np.where(sizes[:, None] > 0, counts / np.maximum(sizes, 1)[:, None], even)
-    return Split(joined, np.concatenate([[0], np.cumsum(sizes)]), shares)
+    owner = np.repeat(np.arange(len(indices)), [len(some) for some in indices])
+    even = np.full((len(indices), task.num_groups), 1 / task.num_groups)
+    return _owned(joined, owner, task.groups(targets[joined]), even)
 
 
 def even_split(task: Task, targets: NDArray[Any], *, num_clients: int, seed: int) -> Split:

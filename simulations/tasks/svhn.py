@@ -1,24 +1,26 @@
 """SVHN: house numbers."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simulations.tasks.images.task import Augmentation, Images, ImageTask, Labels, ModelLayout
+from simulations.tasks.images.sources import Images, Labels, Source
+from simulations.tasks.images.task import Augmentation, ImageTask, ModelLayout
 
-if TYPE_CHECKING:
-    from simulations.tasks.images.sources import Source
+
+def _read(part: str, root: Path, download: bool) -> tuple[Images, Labels]:
+    """Read a MATLAB file; torchvision verifies the checksum, and label 10 becomes 0."""
+    from simulations.tasks.images.vision import datasets  # noqa: PLC0415 -- slow
+
+    data = datasets.SVHN(root, split=part, download=download)
+    return np.ascontiguousarray(data.data.transpose(0, 2, 3, 1)), data.labels.astype(np.int64)
 
 
 @dataclass(frozen=True)
 class SVHN(ImageTask):
     """Digits of house numbers, 73,257 training images."""
 
-    name = "svhn"
     title = "SVHN"
     place = 1
     classes = tuple("0123456789")
@@ -29,19 +31,9 @@ class SVHN(ImageTask):
     layout = ModelLayout((128, 10))
     augmentation = Augmentation(crop_padding=4)
     rounds = 2_000
-
-    def source(self) -> Source:
-        """Return SVHN's MATLAB files."""
-        from simulations.tasks.images.sources import Source, datasets  # noqa: PLC0415 -- torchvision
-
-        def read(part: str, root: Path, download: bool) -> tuple[Images, Labels]:
-            # torchvision verifies the checksums; label 10 becomes 0.
-            data = datasets.SVHN(root, split=part, download=download)
-            images = np.ascontiguousarray(data.data.transpose(0, 2, 3, 1))
-            return images, data.labels.astype(np.int64)
-
-        return Source(
-            read,
-            addresses=tuple(datasets.SVHN.split_list[part][0] for part in ("train", "test")),
-            files="train_32x32.mat and test_32x32.mat",
-        )
+    source = Source(
+        _read,
+        address="http://ufldl.stanford.edu/housenumbers/train_32x32.mat and "
+        "http://ufldl.stanford.edu/housenumbers/test_32x32.mat",
+        files="train_32x32.mat and test_32x32.mat",
+    )

@@ -5,32 +5,22 @@ than the distance between prototypes. No model separates the classes, so one tha
 more often moves its boundaries in their favour: frequent classes gain, rare ones lose more.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simulations.registry import check
-from simulations.tasks.arrays import PARTS, Arrays, DataError, staged
+from simulations.tasks.arrays import PARTS, Arrays, DataError
 from simulations.tasks.images.task import IMAGE_SHAPE, ImageTask, ModelLayout, part_files
-
-if TYPE_CHECKING:
-    from simulations.tasks.images.sources import Source
 
 SEPARATION = 0.45
 """Standard deviation of the prototypes in units of the noise."""
 
-_GRID = 3
-_MODES = 2
-_CONTRAST = 36.0
-_CHUNK = 4096
-
-Floats = NDArray[np.float32]
+_GRID, _MODES, _CONTRAST, _CHUNK = 3, 2, 36.0, 4096
 
 
 @dataclass(frozen=True)
@@ -40,8 +30,6 @@ class Synthetic(ImageTask):
     train: int = 25_000
     test: int = 5_000
 
-    name = "synthetic"
-    title = "synthetic"
     place = 5
     classes = tuple(f"class-{label}" for label in range(10))
     mean = (0.5, 0.5, 0.5)
@@ -52,9 +40,10 @@ class Synthetic(ImageTask):
     rounds = 200
 
     def __post_init__(self) -> None:
-        for name in ("train", "test"):
-            value, least = getattr(self, name), self.num_classes
-            check(f"{name} of dataset synthetic", value, value >= least, f"at least {least}")
+        least = self.num_classes
+        for part in PARTS:
+            number = self.count(part)
+            check(f"{part} of dataset synthetic", number, number >= least, f"at least {least}")
 
     @property
     def train_count(self) -> int:
@@ -65,10 +54,6 @@ class Synthetic(ImageTask):
     def test_count(self) -> int:
         """Number of test samples."""
         return self.test
-
-    def source(self) -> Source:
-        """There are no official files."""
-        raise DataError("the synthetic set is made from a seed, not from files.")
 
     def folder(self, data_dir: Path, *, seed: int = 1) -> Path:
         """Return where the array files are: sets differ by seed and size, so they nest."""
@@ -81,35 +66,24 @@ class Synthetic(ImageTask):
             self.prepare(data_dir, seed=seed)
         return super().open(data_dir, seed=seed)
 
-    def prepare(self, data_dir: Path, *, source: Path | None = None, seed: int = 1) -> Path:
+    def write(self, folder: Path, source: Path | None, seed: int) -> None:
         """Write the array files of a seed."""
         if source is not None:
             raise DataError(f"--from is {source}, but the synthetic set is made from a seed.")
-        folder = self.folder(data_dir, seed=seed)
-        try:
-            with staged(folder) as staging:
-                for part in PARTS:
-                    self._write(staging, part, seed)
-        except OSError as error:
-            raise DataError(f"data-dir {data_dir} cannot be written: {error}.") from error
-        return folder
-
-    def _write(self, folder: Path, part: str, seed: int) -> None:
-        count, start = self.count(part), 0
-        to_images, to_labels = part_files(folder, part)
-        images = np.lib.format.open_memmap(to_images, "w+", np.uint8, (count, *IMAGE_SHAPE))
-        labels = np.empty(count, dtype=np.int64)
-        for some_images, some_labels in chunks(
-            seed=seed, part=part, count=count, num_classes=self.num_classes
-        ):
-            stop = start + len(some_labels)
-            images[start:stop], labels[start:stop] = some_images, some_labels
-            start = stop
-        images.flush()
-        np.save(to_labels, labels)
+        for part in PARTS:
+            to_images, to_labels = part_files(folder, part)
+            shape = (self.count(part), *IMAGE_SHAPE)
+            images = np.lib.format.open_memmap(to_images, "w+", np.uint8, shape)
+            labels = np.empty(len(images), dtype=np.int64)
+            parts = chunks(seed=seed, part=part, count=len(images), num_classes=self.num_classes)
+            for start, (some_images, some_labels) in zip(count(0, _CHUNK), parts, strict=False):
+                images[start : start + _CHUNK] = some_images
+                labels[start : start + _CHUNK] = some_labels
+            images.flush()
+            np.save(to_labels, labels)
 
 
-def _smoothing() -> Floats:
+def _smoothing() -> NDArray[np.float32]:
     """Return the matrix from coarse grid values to pixels, [grid·grid·3, 32·32·3], bilinear."""
     size, _, channels = IMAGE_SHAPE
     position = np.clip((np.arange(size) + 0.5) / size * _GRID - 0.5, 0, _GRID - 1)
@@ -125,10 +99,10 @@ def chunks(
     The parts ``train`` and ``test`` of a seed share their prototypes and nothing else.
     """
     smoothing = _smoothing()
-    task = np.random.default_rng([seed, 0])
     shape = (num_classes, _MODES, len(smoothing))
-    prototypes = SEPARATION * task.standard_normal(shape, dtype=np.float32)
-    rng = np.random.default_rng([seed, 1 + ("train", "test").index(part)])
+    normal = np.random.default_rng([seed, 0]).standard_normal(shape, dtype=np.float32)
+    prototypes = SEPARATION * normal
+    rng = np.random.default_rng([seed, 1 + PARTS.index(part)])
     for start in range(0, count, _CHUNK):
         n = min(_CHUNK, count - start)
         labels = rng.integers(num_classes, size=n)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,12 +11,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from simulations.runs.deployment import run_deployment
 
+from fedau_flwr import FedAUMod, UnitWeighting
+from fedau_flwr.testing.in_process_grid import InProcessGrid
+from simulations.client_app import app as client_app
 from simulations.runs.directory import RunDirectory
-from tests.simulations.experiments import assert_same, model_of
+from tests.fedau_flwr.federation import Federation, record, training_app, values
+from tests.simulations.experiments import assert_same, model_of, run, tiny
+from tests.simulations.own_package.own_fl.methods import Fading
 
 CLONE = Path(__file__).parents[2]
 OWN = Path(__file__).parent / "own_package"
+FADING = f"{Fading.__module__}:Fading"
 SETTINGS = (
     "--clients 8 --mean-participation 0.6 --min-participation 0.2 --rounds 7 --evaluate-every 7 "
     "--local-steps 20 --lr 0.5 --device cpu --workers 2"
@@ -109,3 +117,55 @@ def test_lists_name_what_packages_announce(site, tmp_path):
         last = fedau(site, tmp_path, command).splitlines()[-1]
         assert last.startswith(f"{line} ")
         assert "[" in last
+
+
+def test_both_halves_of_the_method_are_its_formula_over_lost_replies():
+    rng = np.random.default_rng(3)
+    here, lost = rng.random((9, 4)) < 0.7, rng.random((9, 4)) < 0.3
+    strategy = Fading(0.8).strategy(num_clients=4, server_learning_rate=0.5)
+
+    def update(client, x, server_round):
+        return 0.1 * (client - x) + 0.01 * server_round
+
+    def train(client, arrays, server_round):
+        return {"x": arrays["x"] + update(client, arrays["x"], server_round)}
+
+    mod = FedAUMod(UnitWeighting(), transforms=Fading.transforms)
+    grid = Federation(training_app(train, [mod]), 4)
+    model, x, m = record(x=np.zeros(2)), np.zeros(2), np.zeros((4, 2))
+    for t in range(9):
+        grid.present = set(np.flatnonzero(here[t]).tolist())
+        grid.lost = set(np.flatnonzero(lost[t]).tolist())
+        model = grid.play(strategy, t + 1, model)
+        counted = np.flatnonzero(here[t] & ~lost[t])
+        m[counted] = [update(n, x, t + 1) + 0.8 * m[n] for n in counted]
+        x = x + 0.5 * m[counted].sum(0) / 4
+    np.testing.assert_allclose(values(model)["x"], x, rtol=1e-12)
+
+
+def test_simulated_clients_know_the_clients_half_hosted_or_not(tmp_path):
+    def model(name, **settings):
+        return model_of(run(tiny(tmp_path, name, lr=0.1, server_lr=1.0, **settings)))
+
+    hosted = model("hosted", method=f"{FADING}:0.8")
+    alone = model("alone", method=f"{FADING}:0.8", clients_per_node=1)
+    assert_same(hosted, alone, atol=1e-5)  # sums are taken in another order
+    plain = model("plain", method="average-all")
+    assert_same(plain, model("at-once", method=f"{FADING}:0.0"))
+    assert not np.array_equal(hosted["dense.0.weight"], plain["dense.0.weight"])
+
+
+def test_deployed_clients_know_it_where_their_owner_allows_the_package(tmp_path):
+    settings = {"pattern": "deployment", "clients": 3, "num_server_rounds": 2}
+    config = tiny(tmp_path, "run", method=FADING, round_deadline=0.2, **settings)
+    grid = InProcessGrid(client_app, 0, config.to_dict())
+    for number in range(3):
+        allowed = "own_fl" if number == 2 else "tests.simulations.own_package"
+        grid.connect({"partition-id": number, "num-partitions": 3, "fedau-allow-import": allowed})
+    done = run_deployment(grid, config)
+    exposed = (done.path / "metrics.prom").read_text()
+    totals = {
+        name: float(re.search(rf"^fedau_{name}_total\S* (\S+)$", exposed, re.M)[1])
+        for name in ("participations", "rejections")
+    }
+    assert totals == {"participations": 4, "rejections": 2}

@@ -6,17 +6,13 @@ the device of the images.
 """
 
 from collections.abc import Callable
+from functools import lru_cache, partial
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.nn import functional
 
 from simulations.tasks.images.task import IMAGE_SHAPE, Augmentation, ImageTask
-
-_SHARPNESS = 2.0
-_BRIGHTNESS = 0.05
-_HUE = 0.05
-_POSTERIZE_BITS = 2
 
 
 class Normalisation:
@@ -39,54 +35,50 @@ class Normalisation:
         return lines.mul_(self._scale).add_(self._shift).view(images.shape).permute(0, 3, 1, 2)
 
 
-def augment(
-    images: Tensor,
-    task: ImageTask,
-    normalise: Normalisation,
-    generator: torch.Generator,
-    *,
-    share: int = 1,
-) -> Tensor:
-    """Return normalised, randomly changed training images ``[n, 3, 32, 32]``.
+def normalisation(task: ImageTask, images: Tensor) -> Normalisation:
+    """Return the normalisation of a task on the device where its images are."""
+    return _normalisation(task, images.device, torch.get_default_dtype())
 
-    Parameters
-    ----------
-    images : Tensor
-        Bytes ``[n, 32, 32, 3]``.
-    share : int
-        How many consecutive images share one crop and flip: 1 draws per image, the mini-batch size
-        per mini-batch.
+
+@lru_cache(maxsize=4)
+def _normalisation(task: ImageTask, device: torch.device, _: torch.dtype) -> Normalisation:
+    # Training uses it too, whose tensors are not those of an inference.
+    with torch.inference_mode(False):
+        return Normalisation(task, device)
+
+
+def augment(
+    images: Tensor, task: ImageTask, normalise: Normalisation, rng: Generator, *, share: int = 1
+) -> Tensor:
+    """Return normalised, randomly changed images ``[n, 3, 32, 32]`` of bytes ``[n, 32, 32, 3]``.
+
+    ``share`` consecutive images share one crop and flip: 1 draws per image.
     """
     recipe = task.augmentation
     if recipe.colour:
-        images = _change_colours(images.permute(0, 3, 1, 2), generator).permute(0, 2, 3, 1)
+        images = _change_colours(images.permute(0, 3, 1, 2), rng).permute(0, 2, 3, 1)
     batch = normalise(images)
-    if recipe.crop_padding or recipe.flip:
-        batch = _crop_and_flip(batch, recipe, share, generator)
-    return batch
+    changed = recipe.crop_padding or recipe.flip
+    return _crop_and_flip(batch, recipe, share, rng) if changed else batch
 
 
-def _draws(n: int, share: int, generator: torch.Generator, device: torch.device) -> Tensor:
+def _draws(n: int, share: int, rng: Generator, device: torch.device) -> Tensor:
     """Return n numbers uniform in [0, 1), the same one for ``share`` in a row."""
     groups = -(-n // share)
-    return torch.rand(groups, generator=generator).repeat_interleave(share)[:n].to(device)
+    return torch.rand(groups, generator=rng).repeat_interleave(share)[:n].to(device)
 
 
-def _crop_and_flip(
-    batch: Tensor, recipe: Augmentation, share: int, generator: torch.Generator
-) -> Tensor:
+def _crop_and_flip(batch: Tensor, recipe: Augmentation, share: int, rng: Generator) -> Tensor:
     """Cut a window of the images' own size out of each zero-padded image; mirror half of them.
 
     Both are one selection of pixels, which is faster than a flip of all images and a choice.
     """
     n, channels, height, width = batch.shape
     device, padding = batch.device, recipe.crop_padding
-    down, right = (
-        (_draws(n, share, generator, device) * (2 * padding + 1)).long() for _ in range(2)
-    )
+    down, right = ((_draws(n, share, rng, device) * (2 * padding + 1)).long() for _ in range(2))
     columns = torch.arange(width, device=device).expand(n, width)
     if recipe.flip:
-        mirrored = _draws(n, share, generator, device) < 0.5
+        mirrored = _draws(n, share, rng, device) < 0.5
         columns = torch.where(mirrored[:, None], width - 1 - columns, columns)
     columns = columns + right[:, None]
     rows = down[:, None] + torch.arange(height, device=device)
@@ -97,29 +89,26 @@ def _crop_and_flip(
     return pixels.view(n, height, width, channels).permute(0, 3, 1, 2)
 
 
-def _change_colours(images: Tensor, generator: torch.Generator) -> Tensor:
+def _change_colours(images: Tensor, rng: Generator) -> Tensor:
     """Apply CIFAR-100's sharpness, colour jitter, posterize and equalize, drawn per image."""
     from simulations.tasks.images.vision import transforms  # noqa: PLC0415 -- slow, only CIFAR-100 needs it
 
-    n = len(images)
-
-    def draw() -> Tensor:
-        return _draws(n, 1, generator, images.device)
+    draw = partial(_draws, len(images), 1, rng, images.device)
 
     def apply_to(chosen: Tensor, change: Callable[..., Tensor], *options: float) -> None:
         if chosen.any():
             images[chosen] = change(images[chosen], *options)
 
     images = images.clone(memory_format=torch.contiguous_format)
-    apply_to(draw() < 0.5, transforms.adjust_sharpness, _SHARPNESS)
+    apply_to(draw() < 0.5, transforms.adjust_sharpness, 2.0)
     # Brightness and hue come in random order, as in torchvision's own colour jitter.
-    brightness = 1 + _BRIGHTNESS * (2 * draw() - 1)
-    hue = _HUE * (2 * draw() - 1)
+    brightness = 1 + 0.05 * (2 * draw() - 1)
+    hue = 0.05 * (2 * draw() - 1)
     first = draw() < 0.5
     images = adjust_brightness(images, torch.where(first, brightness, 1.0))
     images = adjust_hue(images, hue)
     images = adjust_brightness(images, torch.where(first, 1.0, brightness))
-    apply_to(draw() < 0.5, transforms.posterize, _POSTERIZE_BITS)
+    apply_to(draw() < 0.5, transforms.posterize, 2)
     apply_to(draw() < 0.5, transforms.equalize)
     return images
 

@@ -9,10 +9,6 @@ from torch.nn import functional
 from simulations.tasks.base import Task
 from simulations.tasks.images.task import ModelLayout
 
-_FILTERS = 32
-_FLATTENED = 2048
-_SIDE = 32
-
 
 class SeededDropout(nn.Module):
     """Dropout whose masks come from a generator of its own, so that any round can be repeated."""
@@ -41,11 +37,9 @@ class Classifier(nn.Module):
         super().__init__()
         self.pool = layout.pool
         if layout.pool is None:
-            self.conv1 = nn.Conv2d(3, _FILTERS, 3, padding=1)
-            self.conv2 = nn.Conv2d(_FILTERS, _FILTERS, 3, padding=1)
-            inputs = _FLATTENED
-        else:
-            inputs = 3 * (_SIDE // layout.pool) ** 2
+            self.conv1 = nn.Conv2d(3, 32, 3, padding=1)
+            self.conv2 = nn.Conv2d(32, 32, 3, padding=1)
+        inputs = 32 * 8**2 if layout.pool is None else 3 * (32 // layout.pool) ** 2
         self.dense = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise((inputs, *layout.widths)))
         self.dropout = SeededDropout(layout.dropout)
         for layer in self.modules():

@@ -6,62 +6,67 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from simulations.tasks.arrays import DataError
-from simulations.tasks.images.task import Images, Labels
-from simulations.tasks.images.vision import datasets
 
-__all__ = ["Source", "cifar", "datasets"]
-
-Reader = Callable[[str, Path, bool], tuple[Images, Labels]]
-"""From a part, a folder and whether to download it first to images ``[n, 32, 32, 3]`` and labels
-``[n]``."""
+Images = NDArray[np.uint8]
+Labels = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where a data set comes from: its reader, its addresses and the files that make it up."""
+    """Where a data set comes from: its reader, its address and the files that make it up.
 
-    read: Reader
-    addresses: tuple[str, ...]
+    The reader gets a part, a folder and whether to download it first, and returns images
+    ``[n, 32, 32, 3]`` and labels ``[n]``.
+    """
+
+    read: Callable[[str, Path, bool], tuple[Images, Labels]]
+    address: str
     files: str
     folder: str | None = None
-    archive: str | None = None
+    archive: str = ""
     downloads: bool = True
 
     @contextmanager
-    def located(self, given: Path) -> Iterator[Path]:
+    def located(self, given: Path | None, place: Path) -> Iterator[Path]:
         """Give the folder that torchvision has to be pointed at, unpacking an archive if needed.
 
-        ``given`` may be that folder, the unpacked folder in it, or the archive or its folder.
+        ``given`` may be that folder, the unpacked folder in it, or the archive or its folder. None
+        is for a download. What is downloaded or unpacked goes to ``place``, and does not stay.
         """
-        archive = given if given.is_file() else given / (self.archive or "")
-        if self.folder is None or (given / self.folder).is_dir():
-            yield given
-        elif given.name == self.folder and given.is_dir():
-            yield given.parent
-        elif archive.is_file():
-            with TemporaryDirectory() as scratch:
-                try:
-                    with tarfile.open(archive) as file:
-                        file.extractall(scratch, filter="data")
-                except (tarfile.TarError, EOFError, OSError) as error:
-                    raise DataError(f"{archive} cannot be unpacked: {error}.") from error
-                yield Path(scratch)
-        else:
+        with TemporaryDirectory(prefix=".download-", dir=place) as name:
+            if given is None:
+                given = Path(name)
+            elif self.folder is not None and not (given / self.folder).is_dir():
+                archive = given if given.is_file() else given / self.archive
+                if given.name == self.folder and given.is_dir():
+                    given = given.parent
+                elif archive.is_file():
+                    given = _unpacked(archive, Path(name))
             yield given
 
 
-def cifar(kind: Any, files: str) -> Source:
+def _unpacked(archive: Path, folder: Path) -> Path:
+    try:
+        with tarfile.open(archive) as file:
+            file.extractall(folder, filter="data")
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise DataError(f"{archive} cannot be unpacked: {error}.") from error
+    return folder
+
+
+def cifar(name: str, archive: str, folder: str) -> Source:
     """Return the pickled batches of CIFAR-10 or CIFAR-100, whose checksums torchvision verifies."""
 
     def read(part: str, root: Path, download: bool) -> tuple[Images, Labels]:
-        data = kind(root, train=part == "train", download=download)
+        from simulations.tasks.images.vision import datasets  # noqa: PLC0415 -- slow
+
+        data = getattr(datasets, name)(root, train=part == "train", download=download)
         return data.data, np.asarray(data.targets, dtype=np.int64)
 
-    return Source(
-        read, addresses=(kind.url,), files=files, folder=kind.base_folder, archive=kind.filename
-    )
+    address = f"https://www.cs.toronto.edu/~kriz/{archive}"
+    return Source(read, address, f"{archive} or the folder {folder}", folder, archive)

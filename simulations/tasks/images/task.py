@@ -6,42 +6,21 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from simulations.tasks.arrays import PARTS, Arrays, DataError, Part, load_array
+from simulations.tasks.arrays import PARTS, Arrays, DataError, Part, load_array, staged
 from simulations.tasks.base import Task
+from simulations.tasks.images.sources import Images, Labels, Source
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from simulations.tasks.images.augmentation import Normalisation
-    from simulations.tasks.images.sources import Source
-
 IMAGE_SHAPE = (32, 32, 3)
-
-OBJECTS = (
-    "airplane",
-    "automobile",
-    "bird",
-    "cat",
-    "deer",
-    "dog",
-    "frog",
-    "horse",
-    "ship",
-    "truck",
-)
-
-Images = NDArray[np.uint8]
-Labels = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -74,26 +53,19 @@ class ImageTask(Task):
     std: ClassVar[tuple[float, float, float]]
     layout: ClassVar[ModelLayout]
     augmentation: ClassVar[Augmentation] = Augmentation()
+    source: ClassVar[Source]
 
     def folder(self, data_dir: Path, *, seed: int = 1) -> Path:
         """Return where the array files are."""
-        del seed
         return data_dir / self.name
-
-    @abstractmethod
-    def source(self) -> Source:
-        """Return where the official files come from."""
 
     def open(self, data_dir: Path, *, seed: int = 1) -> Arrays:
         """Map the array files and check them."""
         folder = self.folder(data_dir, seed=seed)
-        for part in PARTS:
-            for path in part_files(folder, part):
-                if not path.is_file():
-                    raise DataError(
-                        f"{path} is missing: run `fedau data prepare {self.name} "
-                        f"--data-dir {folder.parent}` first."
-                    )
+        for path in [path for part in PARTS for path in part_files(folder, part)]:
+            if not path.is_file():
+                command = f"fedau data prepare {self.name} --data-dir {folder.parent}"
+                raise DataError(f"{path} is missing: run `{command}` first.")
         return Arrays(*(open_part(self, folder, part, self.count(part)) for part in PARTS))
 
     def open_own(self, folder: Path, part: str) -> Part | None:
@@ -104,11 +76,45 @@ class ImageTask(Task):
         return open_part(self, folder, part, len(np.atleast_1d(load_array(files[1]))))
 
     def prepare(self, data_dir: Path, *, source: Path | None = None, seed: int = 1) -> Path:
-        """Write the array files, from a download or from the official files in `source`."""
-        from simulations.tasks.images.download import prepare  # noqa: PLC0415 -- brings torchvision
+        """Write the array files, from a download or from the official files in `source`.
 
-        del seed
-        return prepare(self, data_dir, source=source)
+        That is a folder or an archive. `DataError` says what is missing, cannot be fetched or
+        written, or is not what it should be.
+        """
+        folder = self.folder(data_dir, seed=seed)
+        try:
+            with staged(folder) as staging:
+                self.write(staging, source, seed)
+        except OSError as error:
+            raise DataError(f"data-dir {data_dir} cannot be written: {error}.") from error
+        return folder
+
+    def write(self, folder: Path, source: Path | None, seed: int) -> None:
+        """Write the array files of both parts to a folder."""
+        official, download = self.source, source is None
+        by_hand = (
+            f"fetch {official.address} on a machine with network access and run "
+            f"`fedau data prepare {self.name} --from FOLDER` on the folder with {official.files}"
+        )
+        if download and not official.downloads:
+            raise DataError(f"{self.title} cannot be downloaded by this program: {by_hand}.")
+        with official.located(source, folder.parent) as root:
+            for part in PARTS:
+                try:
+                    images, labels = official.read(part, root, download)
+                except (OSError, RuntimeError) as error:
+                    reason = str(error).split("\n", 1)[0].split(". ", 1)[0].rstrip(".")
+                    raise DataError(
+                        f"{self.title} could not be downloaded ({reason}): {by_hand}."
+                        if download
+                        else f"{source} does not hold {official.files} of {self.title} as "
+                        f"published ({reason}); they are at {official.address}."
+                    ) from error
+                where = "the download" if download else str(source)
+                check_part(self, part, images, labels, count=self.count(part), where=where)
+                check_classes(self, part, labels, where)
+                for path, array in zip(part_files(folder, part), [images, labels], strict=True):
+                    np.save(path, np.asarray(array))
 
     def model(self) -> nn.Module:
         """Return the paper's network in the layout that is fastest."""
@@ -117,35 +123,19 @@ class ImageTask(Task):
         from simulations.tasks.images.models import Classifier  # noqa: PLC0415
 
         # torch's types do not know this way to call it.
-        module: Any = Classifier(self.layout)
-        return cast("nn.Module", module.to(memory_format=torch.channels_last))
+        return Classifier(self.layout).to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
     def transform(self, inputs: Tensor) -> Tensor:
         """Return normalised images ``[n, 3, 32, 32]``."""
-        return self._normalisation(inputs)(inputs)
+        from simulations.tasks.images.augmentation import normalisation  # noqa: PLC0415
+
+        return normalisation(self, inputs)(inputs)
 
     def augment(self, inputs: Tensor, generator: torch.Generator, *, share: int) -> Tensor:
         """Return normalised, randomly changed images ``[n, 3, 32, 32]``."""
-        from simulations.tasks.images.augmentation import augment  # noqa: PLC0415
+        from simulations.tasks.images.augmentation import augment, normalisation  # noqa: PLC0415
 
-        return augment(inputs, self, self._normalisation(inputs), generator, share=share)
-
-    def _normalisation(self, inputs: Tensor) -> Normalisation:
-        import torch  # noqa: PLC0415
-
-        return _normalisation(self, inputs.device, torch.get_default_dtype())
-
-
-@lru_cache(maxsize=4)
-def _normalisation(task: ImageTask, device: torch.device, dtype: torch.dtype) -> Normalisation:
-    import torch  # noqa: PLC0415
-
-    from simulations.tasks.images.augmentation import Normalisation  # noqa: PLC0415
-
-    del dtype  # of the numbers in it
-    # Training uses it too, whose tensors are not those of an inference.
-    with torch.inference_mode(False):
-        return Normalisation(task, device)
+        return augment(inputs, self, normalisation(self, inputs), generator, share=share)
 
 
 def check_part(
@@ -167,6 +157,14 @@ def check_part(
             f"{where}: the {part} labels of {task.title} must be within 0 to "
             f"{task.num_classes - 1}, but reach from {present[0]} to {present[-1]}."
         )
+
+
+def check_classes(task: ImageTask, part: str, labels: Labels, where: str) -> None:
+    """Raise ``DataError`` unless every class occurs."""
+    missing = np.setdiff1d(np.arange(task.num_classes), labels)
+    if len(missing):
+        names = ", ".join(task.classes[c] for c in missing[:5])
+        raise DataError(f"{where}: the {part} set of {task.title} has no sample of class {names}.")
 
 
 def part_files(folder: Path, part: str) -> tuple[Path, Path]:

@@ -12,13 +12,11 @@ import torch
 
 
 def _declare_missing_operators() -> torch.library.Library | None:
-    """Declare torchvision's two operators unless its own library brings them.
-
-    The library is tried first: an operator declared before it loads would be declared twice.
-    """
+    """Declare torchvision's two operators unless its own library brings them."""
     found = find_spec("torchvision")
     if found is None or found.origin is None:
         return None
+    # The library is tried first: an operator declared before it loads would be declared twice.
     for path in Path(found.origin).parent.glob("_C*"):
         with suppress(OSError):
             torch.ops.load_library(path)  # type: ignore[no-untyped-call]

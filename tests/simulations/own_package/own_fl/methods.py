@@ -1,36 +1,52 @@
-"""A method of one's own: averages whose steps fade over the rounds."""
+"""A method of one's own, both halves: updates that keep going for some rounds, and fade."""
 
 from dataclasses import dataclass
-from typing import Any
 
-from fedau_flwr import FedAU, UnitWeighting
+from fedau_flwr import SumStrategy, Transform
+from fedau_flwr.arrays import added, moved, scaled
 from simulations.methods import Method
 
 
-class FadingSteps(FedAU):
-    """The server's half: the step of round t is `rate ** t` times FedAU's."""
+@dataclass(frozen=True)
+class FadingUpdate(Transform):
+    """The client's half: sends `m = Δ + rate · m`, where the last `m` is one that was counted."""
 
-    def __init__(self, *args: Any, rate: float, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self.rate = rate
+    rate: float
 
-    def step(self, model, total, participants):
-        """Move the model by the sum of the updates."""
-        moved = super().step(model, total, participants)
-        share = self.rate**self.ledger.round
-        return {name: value + share * (moved[name] - value) for name, value in model.items()}
+    name = "fading"
+    remembers = True
+
+    def contribute(self, update, turn):
+        """Return what is sent, given the change that training made."""
+        return {"update": added(scaled(turn.memory.get("m", {}), self.rate), update)}
+
+    def remember(self, memory, sent):
+        """Return the memory, once the server is known to have counted what was sent."""
+        return {"m": sent["update"]}
+
+
+class FadingMean(SumStrategy):
+    """The server's half: `x ← x + η Σ m / N`."""
+
+    def __init__(self, num_clients, *, rate, **options):
+        super().__init__(num_clients, **options)
+        self.transform = FadingUpdate(rate)
+
+    def step(self, model, sums, participants):
+        """Return the next model; where nobody came it stays."""
+        if sums is None:
+            return model
+        return moved(model, sums["update"], self.server_learning_rate / self.num_clients)
 
 
 @dataclass(frozen=True)
 class Fading(Method):
-    """The mean over all clients, in steps that fade from round to round."""
+    """The mean over all clients of their updates, past ones included as they fade."""
 
-    rate: float = 0.9
+    rate: float = 0.5
 
-    def strategy(self, **options: Any) -> FadingSteps:
-        """Return the server's half."""
-        return FadingSteps(rate=self.rate, **options)
+    transforms = (FadingUpdate,)
 
-    def weighting(self, probability: float | None = None) -> UnitWeighting:
-        """Return the client's half: all updates weigh the same."""
-        return UnitWeighting()
+    def strategy(self, **options):
+        """Return the server's half; clients know theirs by `transforms`."""
+        return FadingMean(rate=self.rate, **options)

@@ -13,7 +13,6 @@ from simulations.tasks import DataError
 from simulations.tasks.cifar10 import CIFAR10
 from simulations.tasks.cifar100 import CIFAR100
 from simulations.tasks.cinic10 import CINIC10
-from simulations.tasks.images.download import prepare
 from simulations.tasks.images.vision import datasets
 from simulations.tasks.svhn import SVHN
 from tests.simulations.shared import shared_data
@@ -30,6 +29,10 @@ CIFAR100_FORMAT = {
     "label_key": "fine_labels",
 }
 RNG = np.random.default_rng(0)
+
+
+def prepare(task, data_dir, source=None):
+    return task.prepare(data_dir, source=source)
 
 
 def pixels(n):

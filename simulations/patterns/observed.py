@@ -1,11 +1,11 @@
-"""Participation that was recorded."""
+"""Participation that nobody draws: recorded in a file, or that of a deployment."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from fedau_flwr.availability import Process, Trace
 from simulations.patterns.base import Pattern, Probabilities
-from simulations.registry import ConfigError, check
+from simulations.registry import check, wrong
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,22 @@ class TracePattern(Pattern):
 
     def process(self, p: Probabilities, *, seed: int, rounds: int) -> Process:
         """Return what the file says; clients that it does not know never come."""
-        del seed, rounds
         try:
             return Trace(Path(self.file).expanduser(), clients=len(p), repeat=True)
         except OSError as error:
-            reason = f"be a file that can be read ({error.strerror})"
-            raise ConfigError(
-                f"file of pattern trace is {self.file!r}, but must {reason}."
-            ) from None
+            rule = f"a file that can be read ({error.strerror})"
+            raise wrong("file of pattern trace", self.file, rule) from None
+
+
+@dataclass(frozen=True)
+class DeploymentPattern(Pattern):
+    """The SuperNodes of a deployment, which come and go as they do."""
+
+    name = "deployment"
+    place = 9
+    simulated = False
+
+    def process(self, p: Probabilities, *, seed: int, rounds: int) -> Process:
+        """Refuse: there is nothing to simulate."""
+        rule = "another one in a simulation: `fedau deploy local` and `flwr run` on a deployment"
+        raise wrong("pattern", self.name, f"{rule} have real participation")
