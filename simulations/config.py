@@ -116,9 +116,8 @@ class RunConfig:
                                  "line, spreads them over the SuperNodes that there are, one per "
                                  "worker.")  # fmt: skip
     device: str = _key("auto", "Where to train: cpu, cuda, cuda:N, or auto (CUDA if there is any).")
-    kernel: str = _key("auto", "What makes the local steps: native (code for the paper's networks on "
-                       "a CPU), torch, or auto, which is native where that is "
-                       "possible.")  # fmt: skip
+    kernel: str = _key("auto", "What makes the local steps: native (code for the paper's networks "
+                       "on a CPU), torch, or auto, which is native where it can be.")  # fmt: skip
     data_dir: str = _key("", "Absolute path of the data sets' directory; empty is the user's "
                          "cache.")  # fmt: skip
     run_dir: str = _key("", "Absolute path of the run's own directory; empty is a new one in "
