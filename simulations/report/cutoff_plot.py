@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from simulations.methods.fedau import FedAUMethod
 from simulations.report.plot_style import legend_below, line_styles, new_figure
 from simulations.report.runs import Run, grouped
-from simulations.report.setting import Setting, display_name, display_value, varying
+from simulations.report.setting import described, varying
 from simulations.report.table import Spread
 
 FEWEST_CUTOFFS = 3
@@ -34,34 +34,32 @@ def cutoff_plot(runs: Sequence[Run]) -> Figure | None:
     if not lines:
         return None
     cutoffs = sorted({cutoff for some in lines.values() for cutoff in some})
-    finite = [cutoff for cutoff in cutoffs if np.isfinite(cutoff)]
-    infinity = 5 * max(finite)
-    keys = varying(lines)
-    names = {setting: _name(setting, keys) for setting in lines}
-    styles = line_styles(names.values())
-    figure, axes = new_figure(10, 4.4, columns=2)
-    first = next(iter(lines))
-    figure.suptitle(f"FedAU, {display_value(first, 'task')}, {first.pattern.name}")
-    for axis, (part, title) in zip(axes, _MEASURES, strict=True):
-        for number, (setting, some) in enumerate(lines.items()):
+    infinity = 5 * max(cutoff for cutoff in cutoffs if np.isfinite(cutoff))
+    keys, first = varying(lines), next(iter(lines))
+    names = [", ".join(described(setting, keys)) or "FedAU" for setting in lines]
+    styles = line_styles(names)
+    title = f"FedAU, {first.task.title}, {first.pattern.name}"
+    figure, axes = new_figure(10, 4.4, title, columns=2)
+    for axis, (part, name) in zip(axes, _MEASURES, strict=True):
+        for number, (label, some) in enumerate(zip(names, lines.values(), strict=True)):
             # Lines side by side, or they would cover each other where nothing depends on K.
             shift = 1.05 ** (number - (len(lines) - 1) / 2)
-            style = styles[names[setting]]
-            points = _points(some, part)
-            x = shift * np.array([min(cutoff, infinity) for cutoff, _, _ in points])
-            bad = np.array([broken for _, _, broken in points])
-            y = np.where(bad, np.nan, [spread.mean for _, spread, _ in points])
-            std = [spread.std or 0.0 for _, spread, _ in points]
+            groups = [some[cutoff] for cutoff in sorted(some)]
+            spreads = [Spread.of([run.summary.score(part) for run in group]) for group in groups]
+            x = shift * np.array([min(cutoff, infinity) for cutoff in sorted(some)])
+            bad = np.array([any(run.diverged for run in group) for group in groups])
+            y = np.where(bad, np.nan, [spread.mean for spread in spreads])
+            std = [spread.std or 0.0 for spread in spreads]
             bars: dict[str, Any] = {"marker": "o", "ms": 4, "capsize": 3, "elinewidth": 1}
-            axis.errorbar(x, y, std, label=names[setting], **bars, **style)
+            axis.errorbar(x, y, std, label=label, **bars, **styles[label])
             height = np.full(int(bad.sum()), 0.03 + 0.05 * number)
             crosses: dict[str, Any] = {"transform": axis.get_xaxis_transform(), "ms": 7, "mew": 2}
-            axis.plot(x[bad], height, "x", color=style["color"], **crosses)
+            axis.plot(x[bad], height, "x", color=styles[label]["color"], **crosses)
         axis.set_xscale("log")
         ticks = [min(cutoff, infinity) for cutoff in cutoffs]
         axis.set_xticks(ticks, [_tick(cutoff) for cutoff in cutoffs], rotation=45)
         axis.minorticks_off()
-        axis.set(xlabel="cutoff K (× at the bottom: diverged)", ylabel=title)
+        axis.set(xlabel="cutoff K (× at the bottom: diverged)", ylabel=name)
     legend_below(figure, axes[0], columns=5)
     return figure
 
@@ -70,22 +68,6 @@ def cutoff_of(run: Run) -> float | None:
     """Return FedAU's cutoff, which may be infinite; None for other methods."""
     method = run.setting.method
     return method.bound if isinstance(method, FedAUMethod) else None
-
-
-def _points(some: dict[float, list[Run]], part: str) -> list[tuple[float, Spread, bool]]:
-    return [
-        (
-            cutoff,
-            Spread.of([run.summary.score(part) for run in some[cutoff]]),
-            any(run.diverged for run in some[cutoff]),
-        )
-        for cutoff in sorted(some)
-    ]
-
-
-def _name(setting: Setting, keys: Sequence[str]) -> str:
-    parts = [f"{display_name(key)} = {display_value(setting, key)}" for key in keys]
-    return ", ".join(parts) or "FedAU"
 
 
 def _tick(cutoff: float) -> str:

@@ -3,56 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from simulations.config import ConfigError
-from simulations.report.plot_style import FORMATS
-from simulations.report.plots import draw_runs
 from simulations.report.results import tables, write
 from simulations.report.runs import Run, read_runs
 from simulations.report.table import Table
-from simulations.runs.directory import RunDirectory
+
+KINDS = ("curves", "classes", "clients", "weights", "cutoff")
+"""Of plots."""
 
 
 def present(
-    paths: Iterable[Path],
-    where: Path,
-    console: Console,
-    *,
-    kinds: Sequence[str],
-    formats: Sequence[str] = FORMATS,
-    each_seed: bool = False,
-) -> list[Path]:
-    """Print and write the tables of the runs in `paths`, draw them, and return the files.
+    paths: Iterable[Path], where: Path, console: Console, *, each_seed: bool = False, **plots: Any
+) -> None:
+    """Print and write the tables of the runs in `paths`, and draw them.
 
     Runs that were interrupted before their first report are left out.
     """
-    reported = [path for path in paths if RunDirectory(path).metrics()]
-    if not reported:
-        return []
-    runs = read_runs(reported, where=where)
-    files = show_tables(runs, where, console, each_seed=each_seed)
-    return files + show_plots(runs, where, console, kinds=kinds, formats=formats)
+    if runs := read_runs(paths):
+        show_tables(runs, where, console, each_seed=each_seed)
+        show_plots(runs, where, console, **plots)
 
 
 def show_tables(
     runs: Sequence[Run], where: Path, console: Console, *, each_seed: bool = False
-) -> list[Path]:
+) -> None:
     """Print tables, of the classes only if there is one comparison, and write them to `where`."""
     found = tables(runs, each_seed=each_seed)
-    several = sum(table.name.startswith("classes-") for table in found) > 1
+    of_classes = [table for table in found if table.name.startswith("classes-")]
     for table in found:
-        if not (several and table.name.startswith("classes-")):
+        if len(of_classes) == 1 or table not in of_classes:
             show(table, console)
-    return write_tables(found, where, console)
+    write_tables(found, where, console)
 
 
-def write_tables(found: Sequence[Table], where: Path, console: Console) -> list[Path]:
+def write_tables(found: Sequence[Table], where: Path, console: Console) -> None:
     """Write tables to `where` and say which files."""
-    return _written(lambda: write(found, where), where, console)
+    _written(lambda: write(found, where), where, console)
 
 
 def show(table: Table, console: Console) -> None:
@@ -60,17 +51,12 @@ def show(table: Table, console: Console) -> None:
     console.print(table.rich(), soft_wrap=True)
 
 
-def show_plots(
-    runs: Sequence[Run],
-    where: Path,
-    console: Console,
-    *,
-    kinds: Sequence[str],
-    formats: Sequence[str] = FORMATS,
-) -> list[Path]:
-    """Draw plots into `where` and say which."""
-    make = partial(draw_runs, runs, where, kinds=kinds, formats=formats)
-    return _written(make, where, console)
+def show_plots(runs: Sequence[Run], where: Path, console: Console, **options: Any) -> bool:
+    """Draw plots of these kinds and formats into `where`, say which, and whether there are any."""
+    # Matplotlib takes a second, which no command without plots should wait for.
+    from simulations.report.plots import draw_runs  # noqa: PLC0415
+
+    return bool(_written(lambda: draw_runs(runs, where, **options), where, console))
 
 
 def say_where(files: Sequence[Path], console: Console) -> None:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedau_flwr.files import write_atomically
+from fedau_flwr.files import save_text
 from simulations.config import LAST_ROUNDS
-from simulations.report.paper import Published, published, shortened
-from simulations.report.runs import Panel, Run, grouped, panels
-from simulations.report.setting import Columns, Setting, display_value
+from simulations.report.paper import published, shortened
+from simulations.report.runs import Classes, Panel, Run, grouped, panels
+from simulations.report.setting import Columns, Setting
 from simulations.report.table import Cell, Spread, Table
 from simulations.runs.summary import SHOWN_CLASSES
-from simulations.tasks import Task
 from simulations.tasks.arrays import PARTS
 
 SPREADS = ("loss", "train_accuracy", "test_accuracy")
@@ -37,12 +34,8 @@ def write(found: Sequence[Table], directory: Path) -> list[Path]:
     texts = {"tables.md": "\n".join(table.markdown() for table in found)}
     texts |= {f"{table.name}.csv": table.csv() for table in found}
     for name, text in texts.items():
-        write_atomically(directory / name, partial(_write_text, text))
+        save_text(directory / name, text)
     return [directory / name for name in texts]
-
-
-def _write_text(text: str, file: IO[bytes]) -> None:
-    file.write(text.encode())
 
 
 def accuracy(runs: Sequence[Run], *, each_seed: bool = False) -> Table:
@@ -54,12 +47,11 @@ def accuracy(runs: Sequence[Run], *, each_seed: bool = False) -> Table:
     columns = Columns.of(run.setting for run in runs)
     metric, percent = _metric(runs)
     numbers = [f"train {metric}", f"test {metric}"]
-    names = ["data set", "pattern", *columns.names, "method", *numbers]
     papers = [f"paper: {name}" for name in numbers]
     table = Table(
         "accuracy",
-        f"{metric.capitalize()} in %" if percent else metric.capitalize(),
-        [*names, *papers, "train loss", "seeds", "remark"],
+        metric.capitalize() + (" in %" if percent else ""),
+        [*columns.names, *numbers, *papers, "train loss", "seeds", "remark"],
         remark=("Means" if each_seed else "Mean ± standard deviation over seeds, of means")
         + f" over the last {LAST_ROUNDS} rounds, or over the last tenth where that is less.",
     )
@@ -70,12 +62,13 @@ def accuracy(runs: Sequence[Run], *, each_seed: bool = False) -> Table:
     for (setting, reached, _), group in grouped(runs, key).items():
         longer = shortened(setting)
         paper = None if reached else published(replace(setting, rounds=longer or setting.rounds))
-        final = [run.summary.final for run in group]
+        scale, digits = (100.0, 1) if setting.task.percent else (1.0, 3)
+        scores = [[run.summary.score(part) for run in group] for part in PARTS]
         row: list[Cell] = [
-            *_cells(setting, columns),
-            *(_score([run.summary.score(part) for run in group], setting.task) for part in PARTS),
-            *_published(paper),
-            Spread.of([e["train_loss"] for e in final], scale=1.0, digits=3),
+            *columns.cells(setting),
+            *(Spread.of(values, scale=scale, digits=digits) for values in scores),
+            *(["", ""] if paper is None else [Spread(*paper.train), Spread(*paper.test)]),
+            Spread.of([run.summary.final["train_loss"] for run in group], scale=1.0, digits=3),
             ", ".join(str(run.seed) for run in group),
             _remark(group, reached, longer),
         ]
@@ -87,20 +80,6 @@ def _metric(runs: Sequence[Run]) -> tuple[str, bool]:
     """Return what the tasks' metric is called, and whether it is in %."""
     found = {(run.setting.task.metric.replace("_", " "), run.setting.task.percent) for run in runs}
     return found.pop() if len(found) == 1 else ("score", False)
-
-
-def _score(values: Sequence[object], task: Task) -> Spread:
-    return Spread.of(values) if task.percent else Spread.of(values, scale=1.0, digits=3)
-
-
-def _cells(setting: Setting, columns: Columns) -> list[Cell]:
-    """Return the cells of a row that say what was run."""
-    head = [display_value(setting, key) for key in ("task", "pattern")]
-    return [*head, *columns.cells(setting), display_value(setting, "method")]
-
-
-def _published(paper: Published | None) -> list[Cell]:
-    return ["", ""] if paper is None else [Spread(*paper.train), Spread(*paper.test)]
 
 
 def _remark(group: Sequence[Run], reached: int | None, longer: int | None) -> str:
@@ -125,8 +104,7 @@ def spread(runs: Sequence[Run]) -> Table | None:
     table = Table(
         "spread",
         "Standard deviation over clients, accuracy in %",
-        ["data set", "pattern", *columns.names, "method", *numbers]
-        + [f"paper: {name}" for name in numbers],
+        [*columns.names, *numbers, *(f"paper: {name}" for name in numbers)],
         remark="Mean ± standard deviation over seeds, of the final model.",
     )
     for setting, group in grouped(finished, lambda run: run.setting).items():
@@ -135,17 +113,11 @@ def spread(runs: Sequence[Run]) -> Table | None:
             [np.nanstd(run.clients[key]) for run in group if run.clients is not None]
             for key in SPREADS
         ]
-        cells: list[Cell] = ["", "", ""]
+        ours = [Spread.of(values[0], scale=1.0, digits=3), *map(Spread.of, values[1:])]
+        theirs = ["", "", ""]
         if paper is not None and paper.spread is not None:
-            cells = [f"{paper.spread[0]:.3f}", *(f"{value:.1f}" for value in paper.spread[1:])]
-        table.rows.append(
-            [
-                *_cells(setting, columns),
-                Spread.of(values[0], scale=1.0, digits=3),
-                *(Spread.of(some) for some in values[1:]),
-                *cells,
-            ]
-        )
+            theirs = [f"{paper.spread[0]:.3f}", *(f"{value:.1f}" for value in paper.spread[1:])]
+        table.rows.append([*columns.cells(setting), *ours, *theirs])
     table = table.without_empty_columns()
     if "paper: loss" in table.header:
         table.remark += " The paper's loss has a unit of its own: compare the order of methods."
@@ -153,62 +125,34 @@ def spread(runs: Sequence[Run]) -> Table | None:
 
 
 def by_class(panel: Panel) -> Table | None:
-    """Return the test accuracy by class, those first whose owners come most often.
-
-    Of many classes the outermost are shown.
-    """
-    runs = [run for some in panel.lines.values() for run in some if not run.reached]
-    runs = [run for run in runs if run.class_participation is not None]
-    if not runs:
+    """Return the test accuracy by class, those first whose owners come most often."""
+    lines = panel.having(lambda run: None if run.reached else run.classes)
+    if not lines:
         return None
-    places = shown_places(len(class_order(runs[0])))
-    lines = {name: [run for run in group if run in runs] for name, group in panel.lines.items()}
-    lines = {name: group for name, group in lines.items() if group}
-    values = {name: [class_accuracy(run) for run in group] for name, group in lines.items()}
-    present = np.mean([class_participation(run) for run in runs], axis=0)
     table = Table(
         f"classes-{panel.name}",
         f"Test accuracy in % by class: {panel.title}",
         ["class", "participation", *lines],
         remark="Participation: the mean probability in % with which a sample is there.",
     )
-    for name, place in zip(class_names(runs, places), places, strict=True):
-        cells = [Spread.of([some[place] for some in values[line]]) for line in lines]
-        table.rows.append([name, Spread(100 * present[place]), *cells])
+    for place, name, present in zip(*shown_classes(lines), strict=True):
+        cells = [Spread.of([run.accuracy[place] for run in some]) for some in lines.values()]
+        table.rows.append([name, Spread(100 * present), *cells])
     return table
 
 
-def class_order(run: Run) -> NDArray[np.int64]:
-    """Return the classes of a run, those first whose owners come most often."""
-    if run.class_participation is None:
-        raise ValueError(f"{run.directory.path} has no record of participation.")
-    return np.argsort(-run.class_participation, kind="stable")
+def shown_classes(
+    lines: Mapping[str, Sequence[Classes]],
+) -> tuple[NDArray[np.int64], list[str], NDArray[np.float64]]:
+    """Return places in the order of classes, their names, and how often their samples are there.
 
-
-def class_accuracy(run: Run) -> NDArray[np.float64]:
-    """Return the test accuracies of the classes in the order of `class_order`."""
-    return run.summary.final["test_class_accuracy"][class_order(run)]
-
-
-def class_participation(run: Run) -> NDArray[np.float64]:
-    """Return how often the classes are there, in the order of `class_order`."""
-    order = class_order(run)
-    return np.zeros(len(order)) if (p := run.class_participation) is None else p[order]
-
-
-def class_names(runs: Sequence[Run], places: NDArray[np.int64]) -> list[str]:
-    """Return the names of the classes at these places in the order of participation.
-
-    Which classes come often depends on the seed: over several seeds a name is a place.
+    Of many classes the outermost are shown. Which classes come often depends on the seed: over
+    several seeds a name is a place.
     """
-    if len({run.seed for run in runs}) > 1:
-        return [f"no. {place + 1}" for place in places]
-    classes = runs[0].setting.task.classes
-    return [classes[number] for number in class_order(runs[0])[places]]
-
-
-def shown_places(classes: int) -> NDArray[np.int64]:
-    """Return the places in the order of classes that are shown: all, or the outermost."""
-    places = np.arange(classes)
-    half = SHOWN_CLASSES // 2
-    return places if classes <= SHOWN_CLASSES else np.concatenate([places[:half], places[-half:]])
+    runs = [run for some in lines.values() for run in some]
+    places, half = np.arange(len(runs[0].names)), SHOWN_CLASSES // 2
+    if len(places) > SHOWN_CLASSES:
+        places = np.concatenate([places[:half], places[-half:]])
+    several = len({run.seed for run in runs}) > 1
+    names = [f"no. {place + 1}" if several else runs[0].names[place] for place in places]
+    return places, names, np.mean([run.participation for run in runs], axis=0)[places]
