@@ -20,7 +20,7 @@ from simulations.launch.runner import run_all
 from simulations.methods import METHODS
 from simulations.patterns import PATTERNS
 from simulations.registry import ConfigError, Registry
-from simulations.report.presentation import present
+from simulations.report.results import present
 from simulations.runs.directory import RunDirectory
 from simulations.runs.resumption import run_missing
 from simulations.tasks import TASKS
@@ -113,13 +113,13 @@ def patterns() -> None:
 
 def _list(registry: Registry[Any]) -> None:
     """Print what the classes say of themselves; one that cannot be imported hides no other."""
-    names = registry.names()
-    for name in names:
+    width = max(map(len, registry.names()))
+    for name in registry.names():
         try:
             line = registry.named(name).summary()
         except ConfigError as error:
             line = str(error)
-        typer.echo(f"{name:{max(map(len, names))}}  {line}")
+        typer.echo(f"{name:{width}}  {line}")
 
 
 def register(app: typer.Typer) -> None:
@@ -128,7 +128,6 @@ def register(app: typer.Typer) -> None:
     report.register(app)
     data = typer.Typer(name="data", help="Data sets of the experiments.", no_args_is_help=True)
     deploy = typer.Typer(name="deploy", help="Real federations.", no_args_is_help=True)
-    invocation.add_commands(data, prepare)
-    invocation.add_commands(deploy, local)
-    app.add_typer(data)
-    app.add_typer(deploy)
+    for group, command in ((data, prepare), (deploy, local)):
+        invocation.add_commands(group, command)
+        app.add_typer(group)

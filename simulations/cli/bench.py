@@ -64,16 +64,9 @@ def bench(
     seconds = time.monotonic() - start
     show(rows, machine, console)
     save(
-        out,
-        rows,
-        machine=machine,
-        million=limits,
-        data=images,
-        quick=tiny,
-        seconds=round(seconds),
-        repetitions=settings.repetitions,
-        workers=settings.workers,
+        out, rows, machine=machine, million=limits, data=images, quick=tiny, seconds=round(seconds),
+        repetitions=settings.repetitions, workers=settings.workers,
         run=settings.config.to_dict() | {"data-dir": ""},
         scale=settings.scale.to_dict() | {"data-dir": ""},
-    )
+    )  # fmt: skip
     console.print(f"{seconds:.0f} s; the numbers are in {out}.", highlight=False, soft_wrap=True)

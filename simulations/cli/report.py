@@ -13,8 +13,7 @@ from simulations.cli.invocation import Command, add_commands, end, method_list, 
 from simulations.cli.options import ALL_METHODS, MakeResources, Seeds, Values, run_options
 from simulations.config import ConfigError, RunConfig
 from simulations.launch.runner import stopped
-from simulations.report import presentation
-from simulations.report.results import write
+from simulations.report import results
 from simulations.report.runs import find_runs
 from simulations.report.search import Search
 from simulations.report.studies import STUDIES, study_configs
@@ -41,7 +40,7 @@ def table(directory: Directory, out: Out = None, each_seed: EachSeed = False) ->
     Mean ± standard deviation over seeds, with the paper's numbers where settings match.
     """
     runs = find_runs(_resolved(directory))
-    presentation.show_tables(runs, _resolved(out or directory), Console(), each_seed=each_seed)
+    results.show_tables(runs, _resolved(out or directory), Console(), each_seed=each_seed)
 
 
 def plot(
@@ -56,9 +55,9 @@ def plot(
     ] = None,
 ) -> None:
     """Draw the runs in DIR, as PNG and SVG."""
-    chosen = method_list(kinds) if kinds else presentation.KINDS
+    chosen = method_list(kinds) if kinds else results.KINDS
     runs = find_runs(_resolved(directory))
-    if not presentation.show_plots(runs, _resolved(out or directory), Console(), kinds=chosen):
+    if not results.show_plots(runs, _resolved(out or directory), Console(), kinds=chosen):
         raise ConfigError(
             f"kinds is {', '.join(chosen)!r}, but must have one that these runs have results for."
         )
@@ -78,7 +77,7 @@ def export(
 
     where, target = _resolved(directory), _resolved(out)
     copies = copy(find_runs(where), where, target)
-    presentation.present(copies, target, Console(), each_seed=each_seed, formats=("png",))
+    results.present(copies, target, Console(), each_seed=each_seed, formats=("png",))
 
 
 @run_options(only=(*_DRAWN, "seed"))
@@ -106,9 +105,9 @@ def participation_stats(
     from simulations.report.participation import participation_table  # noqa: PLC0415
 
     found, console = participation_table(RunConfig(**values), seed_list(seeds)), Console()
-    presentation.show(found, console)
+    results.show(found, console)
     if out:
-        presentation.write_tables([found], _resolved(out), console)
+        results.write_tables([found], _resolved(out), console)
 
 
 @run_options(without=_OWN, optional=True)
@@ -151,8 +150,8 @@ def study(
         console.print("This study needs no training: it draws participation alone.")
     elif chosen.trains:
         outcomes = run_missing(configs, resources(), console, where=parent)
-        paths = [Path(config.run_dir) for config in configs]
-        presentation.present(paths, parent, console, kinds=chosen.kinds)
+        paths = (Path(config.run_dir) for config in configs)
+        results.present(paths, parent, console, kinds=chosen.kinds)
         end(outcomes)
     else:
         first = [config for config in configs if config.seed == configs[0].seed]
@@ -176,7 +175,7 @@ def _draw_participation(name: str, configs: list[RunConfig], out: Path, probabil
         files = draw_participation(configs[0], out, probability=probability)
     else:
         files = [file for config in configs for file in draw_replayed(config, out)]
-    presentation.say_where(files, Console())
+    results.say_where(files, Console())
 
 
 @run_options(without=(*_OWN, "lr", "server_lr"), optional=True)
@@ -206,8 +205,8 @@ def search(
 
     if plan.run(run_all):
         found = plan.table()
-        presentation.show(found, console)
-        write([found], parent)
+        results.show(found, console)
+        results.write([found], parent)
     end(outcomes)
 
 

@@ -10,15 +10,10 @@ from fedau_flwr.server.callbacks.tensorboard import ScalarWriter
 from simulations.config import ConfigError
 from simulations.runs.directory import RunDirectory
 from simulations.runs.summary import SHOWN_CLASSES
+from simulations.tasks.arrays import PARTS
 
-_TAGS = {
-    "train_loss": "loss/train",
-    "test_loss": "loss/test",
-    "train_accuracy": "accuracy/train",
-    "test_accuracy": "accuracy/test",
-    "participants": "participation/participants",
-    "counted": "participation/counted",
-}
+_TAGS = {f"{part}_{kind}": f"{kind}/{part}" for kind in ("loss", "accuracy") for part in PARTS}
+_TAGS |= {key: f"participation/{key}" for key in ("participants", "counted")}
 
 
 def require_tensorboard() -> None:

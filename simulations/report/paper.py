@@ -27,20 +27,17 @@ _SPREAD = {
 }
 """Of CIFAR-10 under Bernoulli participation."""
 
-Value = tuple[float, float]
-"""Mean and standard deviation over seeds."""
-
 
 @dataclass(frozen=True)
 class Published:
-    """What the paper has for one setting.
+    """What the paper has for one setting: means over seeds with their standard deviations.
 
     ``spread`` is the standard deviation over clients of loss, training and test accuracy; its loss
     is in a unit of its own, so that only the order of methods can be compared.
     """
 
-    train: Value
-    test: Value
+    train: tuple[float, float]
+    test: tuple[float, float]
     spread: tuple[float, float, float] | None = None
 
 

@@ -35,10 +35,10 @@ _SMALLEST = 1e-8
 
 def draw_participation(config: RunConfig, out: Path, *, probability: float) -> list[Path]:
     """Draw all pictures of the participation that `config` describes, as PNG and SVG."""
-    clients = min(SHOWN_CLIENTS, config.clients)
+    few = replace(config, clients=min(SHOWN_CLIENTS, config.clients))
     figures = {
         "patterns": pattern_picture(config, probability),
-        "heterogeneity": heterogeneity_picture(replace(config, clients=clients)),
+        "heterogeneity": heterogeneity_picture(few),
         "probabilities": probability_picture(config),
     }
     return [p for name, figure in figures.items() for p in plot_style.save(figure, out / name)]
@@ -47,7 +47,7 @@ def draw_participation(config: RunConfig, out: Path, *, probability: float) -> l
 def pattern_picture(config: RunConfig, probability: float) -> Figure:
     """Return when one client of this probability is there under each pattern."""
     title = f"one client with p = {probability:g}, seed {config.seed}"
-    figure, axes = plot_style.new_figure(12, 4.2, title, rows=len(SHOWN_PATTERNS), sharex=True)
+    figure, axes = plot_style.new_figure(12, 4.2, title, nrows=len(SHOWN_PATTERNS), sharex=True)
     for axis, pattern in zip(axes, SHOWN_PATTERNS, strict=True):
         process = PATTERNS.find(pattern).process(
             np.array([probability]), seed=config.seed, rounds=config.rounds
@@ -70,7 +70,7 @@ def heterogeneity_picture(config: RunConfig) -> Figure:
         f"{task.title}, {config.clients} clients, α_d = {config.alpha_data:g}, "
         f"α_p = {config.alpha_participation:g}, seed {config.seed}"
     )
-    figure, (upper, lower) = plot_style.new_mosaic(12, 6.4, title, "a;a;b")
+    figure, (upper, lower) = plot_style.new_figure(12, 6.4, title, mosaic="a;a;b")
     shares = experiment.split.class_shares
     image = upper.imshow(shares.T, aspect="auto", cmap="Greys", vmin=0, vmax=1)
     figure.colorbar(image, ax=upper, label="share of the client's data", pad=0.01)
@@ -93,7 +93,7 @@ def heterogeneity_picture(config: RunConfig) -> Figure:
 def probability_picture(config: RunConfig) -> Figure:
     """Return the distribution of the probabilities by floor and, without a floor, by mean."""
     title = f"{config.task.title}, {config.clients} clients, seed {config.seed}"
-    figure, axes = plot_style.new_figure(12, 4.6, title, columns=2, sharey=True)
+    figure, axes = plot_style.new_figure(12, 4.6, title, ncols=2, sharey=True)
     by_floor = {f"p ≥ {floor:g}": replace(config, min_participation=floor) for floor in FLOORS}
     by_mean = {
         f"mean of p = {mean:g}": replace(config, mean_participation=mean, min_participation=0.0)
@@ -176,7 +176,7 @@ def weight_paths(record: Mapping[str, NDArray[Any]], title: str) -> Figure | Non
     order = np.argsort(p[tracked], kind="stable").tolist()
     near = int(np.argmin(abs(p[tracked] - PROBABILITY)))
     shown = [near, *[place for place in order if place != near][:RARE_CLIENTS]]
-    figure, (first, *others) = plot_style.new_mosaic(12, 6.2, title, "aaabbb;ccddee")
+    figure, (first, *others) = plot_style.new_figure(12, 6.2, title, mosaic="aaabbb;ccddee")
     head = f"mean over {len(p)} clients"
     _panel(first, record["mean_weight"], float(np.mean(reciprocal(p))), head)
     for axis, place in zip(others, shown, strict=False):

@@ -20,17 +20,10 @@ from simulations.methods.base import PALETTE, Look
 FORMATS = ("png", "svg")
 
 _RC: dict[Any, Any] = {
-    "figure.dpi": 100,
-    "savefig.dpi": 150,
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.alpha": 0.25,
-    "hatch.linewidth": 0.6,
-    "svg.hashsalt": "fedau",
-}
+    "figure.dpi": 100, "savefig.dpi": 150, "font.size": 10, "axes.spines.top": False,
+    "axes.spines.right": False, "axes.grid": True, "axes.axisbelow": True, "grid.alpha": 0.25,
+    "hatch.linewidth": 0.6, "svg.hashsalt": "fedau",
+}  # fmt: skip
 
 Looks = Mapping[str, Look | None]
 Styles = dict[str, dict[str, Any]]
@@ -78,23 +71,19 @@ def _spare(free: Sequence[Look]) -> Iterator[Look]:
 
 
 def new_figure(
-    width: float, height: float, title: str = "", *, rows: int = 1, columns: int = 1, **options: Any
+    width: float, height: float, title: str = "", *, mosaic: str = "", **options: Any
 ) -> tuple[Figure, list[Axes]]:
-    """Return a figure and its axes, row by row."""
+    """Return a figure and its axes, row by row.
+
+    In a mosaic axes are letters, and a letter that is repeated makes its axes wider.
+    """
     with mpl.rc_context(_RC):
         figure = Figure(figsize=(width, height), layout="constrained")
         if title:
             figure.suptitle(title)
-        return figure, list(figure.subplots(rows, columns, squeeze=False, **options).flat)
-
-
-def new_mosaic(width: float, height: float, title: str, rows: str) -> tuple[Figure, list[Axes]]:
-    """Return a figure and its axes by letter; a letter that is repeated makes its axes wider."""
-    with mpl.rc_context(_RC):
-        figure = Figure(figsize=(width, height), layout="constrained")
-        figure.suptitle(title)
-        axes = figure.subplot_mosaic(rows)
-    return figure, [axes[letter] for letter in sorted(axes)]
+        if mosaic:
+            return figure, [axis for _, axis in sorted(figure.subplot_mosaic(mosaic).items())]
+        return figure, list(figure.subplots(squeeze=False, **options).flat)
 
 
 def height_for(lines: int) -> float:

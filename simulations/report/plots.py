@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,13 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from simulations.config import ConfigError
-from simulations.report import plot_style
-from simulations.report.cutoff_plot import cutoff_plot
+from simulations.methods.fedau import FedAUMethod
+from simulations.report import plot_style as style
 from simulations.report.participation import weight_paths
-from simulations.report.presentation import KINDS
-from simulations.report.results import shown_classes
-from simulations.report.runs import Panel, Run, panels
+from simulations.report.results import KINDS, shown_classes
+from simulations.report.runs import Panel, Run, grouped, panels
+from simulations.report.setting import described, varying
+from simulations.report.table import Spread
 
 _MEASURES = (
     ("loss", "training loss of a client", 1.0),
@@ -26,6 +28,9 @@ _MEASURES = (
     ("test_accuracy", "test accuracy of a client in %", 100.0),
 )
 
+_PARTS = (("train", "training accuracy in %"), ("test", "test accuracy in %"))
+
+FEWEST_CUTOFFS = 3
 WINDOW = 0.03
 """Width of the moving average, as a share of the rounds."""
 
@@ -39,18 +44,14 @@ Floats = NDArray[np.float64]
 
 
 def draw_runs(
-    runs: Sequence[Run],
-    out: Path,
-    *,
-    kinds: Sequence[str] = KINDS,
-    formats: Sequence[str] = plot_style.FORMATS,
+    runs: Sequence[Run], out: Path, *, kinds: Sequence[str] = KINDS, **options: Any
 ) -> list[Path]:
-    """Draw runs into the directory `out`."""
+    """Draw runs into the directory `out`, with the options of `plot_style.save`."""
     for kind in kinds:
         if kind not in KINDS:
             raise ConfigError(f"kinds has {kind!r}, but each must be one of {', '.join(KINDS)}.")
     drawn = figures(runs, kinds)
-    return [p for name, figure in drawn for p in plot_style.save(figure, out / name, formats)]
+    return [p for name, figure in drawn for p in style.save(figure, out / name, **options)]
 
 
 def figures(runs: Sequence[Run], kinds: Sequence[str] = KINDS) -> Iterator[tuple[str, Figure]]:
@@ -98,10 +99,9 @@ def moving_average(
 def curves(panel: Panel) -> Figure:
     """Return a figure with one line per method: the moving average, and a band of one std."""
     task = panel.task
-    figure, axes = plot_style.new_figure(
-        12, plot_style.height_for(len(panel.lines)), panel.title, columns=3
-    )
-    styles = plot_style.line_styles(panel.lines, panel.looks)
+    height = style.height_for(len(panel.lines))
+    figure, axes = style.new_figure(12, height, panel.title, ncols=3)
+    styles = style.line_styles(panel.lines, panel.looks)
     scale, unit = (100.0, " in %") if task.percent else (1.0, "")
     score = f"{task.metric.replace('_', ' ')}{unit}"
     measures = (
@@ -120,8 +120,10 @@ def curves(panel: Panel) -> Figure:
         axis.set(xlabel="round", ylabel=name)
         _focus(axis, falls=key == "train_loss" or not task.percent)
     if task.classes:
-        _limit_loss(axes[0], 2 * math.log(task.num_classes))
-    plot_style.legend_below(figure, axes[0])
+        # Losses that explode would flatten the others: twice that of guessing is enough.
+        bottom, top = axes[0].get_ylim()
+        axes[0].set_ylim(max(bottom, 0), min(top, 2 * math.log(task.num_classes)))
+    style.legend_below(figure, axes[0])
     return figure
 
 
@@ -158,21 +160,15 @@ def _focus(axis: Any, *, falls: bool) -> None:
         axis.set_ylim(low, high)
 
 
-def _limit_loss(axis: Any, highest: float) -> None:
-    """Keep losses that explode from flattening the others: twice that of guessing is enough."""
-    bottom, top = axis.get_ylim()
-    axis.set_ylim(max(bottom, 0), min(top, highest))
-
-
 def class_bars(panel: Panel) -> Figure | None:
     """Return test accuracies by class and method, the classes that are there most often first."""
     lines = panel.having(lambda run: run.classes)
     if not lines:
         return None
     places, names, present = shown_classes(lines)
-    figure, (axis,) = plot_style.new_figure(12, 4.6)
+    figure, (axis,) = style.new_figure(12, 4.6)
     width, ticks = 0.84 / len(lines), np.arange(len(places))
-    styles = plot_style.bar_styles(lines, panel.looks)
+    styles = style.bar_styles(lines, panel.looks)
     for number, (label, some) in enumerate(lines.items()):
         values = 100 * np.array([run.accuracy[places] for run in some])
         x, mean = ticks + (number - (len(lines) - 1) / 2) * width, values.mean(axis=0)
@@ -186,7 +182,7 @@ def class_bars(panel: Panel) -> Figure | None:
     axis.set(ylabel="test accuracy in %", title=panel.title)
     axis.set(ylim=(0, 100), xlim=(-0.6, len(places) - 0.4))
     axis.grid(visible=False, axis="x")
-    plot_style.legend_below(figure, axis)
+    style.legend_below(figure, axis)
     return figure
 
 
@@ -195,21 +191,76 @@ def client_distributions(panel: Panel) -> Figure | None:
     lines = panel.having(lambda run: run.clients)
     if not lines:
         return None
-    height = plot_style.height_for(len(lines))
-    figure, axes = plot_style.new_figure(12, height, panel.title, columns=3, sharey=True)
-    styles = plot_style.line_styles(lines, panel.looks)
+    height = style.height_for(len(lines))
+    figure, axes = style.new_figure(12, height, panel.title, ncols=3, sharey=True)
+    styles = style.line_styles(lines, panel.looks)
     for axis, (key, name, scale) in zip(axes, _MEASURES, strict=True):
         for label, clients in lines.items():
             values = scale * np.concatenate([some[key] for some in clients])
-            plot_style.draw_cdf(axis, values, label, **styles[label])
+            style.draw_cdf(axis, values, label, **styles[label])
         axis.set(xlabel=name, ylim=(0, 1.02))
     axes[0].set_ylabel("share of clients below")
-    plot_style.legend_below(figure, axes[0])
+    style.legend_below(figure, axes[0])
     return figure
 
 
+def cutoff_plot(runs: Sequence[Run]) -> Figure | None:
+    """Return accuracy against K with a line per setting, or None for fewer than three K.
+
+    What diverged is a cross at the bottom instead of a point on the line, since its accuracy would
+    press all others together; an infinite K is right of all others.
+    """
+    ended = [run for run in runs if cutoff_of(run) is not None and not run.reached]
+    lines = {
+        setting: grouped(members, lambda run: cutoff_of(run) or 0.0)
+        for setting, members in grouped(ended, lambda r: replace(r.setting, method=None)).items()
+    }
+    lines = {setting: some for setting, some in lines.items() if len(some) >= FEWEST_CUTOFFS}
+    if not lines:
+        return None
+    cutoffs = sorted({cutoff for some in lines.values() for cutoff in some})
+    infinity = 5 * max(cutoff for cutoff in cutoffs if np.isfinite(cutoff))
+    keys, first = varying(lines), next(iter(lines))
+    names = [", ".join(described(setting, keys)) or "FedAU" for setting in lines]
+    styles = style.line_styles(names)
+    title = f"FedAU, {first.task.title}, {first.pattern.name}"
+    figure, axes = style.new_figure(10, 4.4, title, ncols=2)
+    for axis, (part, name) in zip(axes, _PARTS, strict=True):
+        for number, (label, some) in enumerate(zip(names, lines.values(), strict=True)):
+            # Lines side by side, or they would cover each other where nothing depends on K.
+            shift = 1.05 ** (number - (len(lines) - 1) / 2)
+            groups = [some[cutoff] for cutoff in sorted(some)]
+            spreads = [Spread.of([run.summary.score(part) for run in group]) for group in groups]
+            x = shift * np.array([min(cutoff, infinity) for cutoff in sorted(some)])
+            bad = np.array([any(run.diverged for run in group) for group in groups])
+            y = np.where(bad, np.nan, [spread.mean for spread in spreads])
+            std = [spread.std or 0.0 for spread in spreads]
+            bars: dict[str, Any] = {"marker": "o", "ms": 4, "capsize": 3, "elinewidth": 1}
+            axis.errorbar(x, y, std, label=label, **bars, **styles[label])
+            height = np.full(int(bad.sum()), 0.03 + 0.05 * number)
+            crosses: dict[str, Any] = {"transform": axis.get_xaxis_transform(), "ms": 7, "mew": 2}
+            axis.plot(x[bad], height, "x", color=styles[label]["color"], **crosses)
+        axis.set_xscale("log")
+        ticks = [min(cutoff, infinity) for cutoff in cutoffs]
+        axis.set_xticks(ticks, [_tick(cutoff) for cutoff in cutoffs], rotation=45)
+        axis.minorticks_off()
+        axis.set(xlabel="cutoff K (× at the bottom: diverged)", ylabel=name)
+    style.legend_below(figure, axes[0], columns=5)
+    return figure
+
+
+def cutoff_of(run: Run) -> float | None:
+    """Return FedAU's cutoff, which may be infinite; None for other methods."""
+    method = run.setting.method
+    return method.bound if isinstance(method, FedAUMethod) else None
+
+
+def _tick(cutoff: float) -> str:
+    if not np.isfinite(cutoff):
+        return "∞"
+    return f"$10^{{{round(np.log10(cutoff))}}}$" if cutoff >= 10_000 else f"{cutoff:g}"
+
+
 _OF_PANELS: dict[str, Callable[[Panel], Figure | None]] = {
-    "curves": curves,
-    "classes": class_bars,
-    "clients": client_distributions,
-}
+    "curves": curves, "classes": class_bars, "clients": client_distributions
+}  # fmt: skip

@@ -1,22 +1,30 @@
-"""The tables of runs: accuracy beside the paper's, by class, and its spread over clients."""
+"""The tables of runs: accuracy beside the paper's, by class, and its spread over clients.
+
+They are shown on a terminal and written to files, and plots go with them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.console import Console
 
 from fedau_flwr.files import save_text
-from simulations.config import LAST_ROUNDS
+from simulations.config import LAST_ROUNDS, ConfigError
 from simulations.report.paper import published, shortened
-from simulations.report.runs import Classes, Panel, Run, grouped, panels
+from simulations.report.runs import Classes, Panel, Run, grouped, panels, read_runs
 from simulations.report.setting import Columns, Setting
 from simulations.report.table import Cell, Spread, Table
 from simulations.runs.summary import SHOWN_CLASSES
 from simulations.tasks.arrays import PARTS
+
+KINDS = ("curves", "classes", "clients", "weights", "cutoff")
+"""Of plots."""
 
 SPREADS = ("loss", "train_accuracy", "test_accuracy")
 
@@ -45,7 +53,8 @@ def accuracy(runs: Sequence[Run], *, each_seed: bool = False) -> Table:
     The seeds of a setting are one row with their mean, or with `each_seed` a row each.
     """
     columns = Columns.of(run.setting for run in runs)
-    metric, percent = _metric(runs)
+    kinds = {(run.setting.task.metric.replace("_", " "), run.setting.task.percent) for run in runs}
+    metric, percent = kinds.pop() if len(kinds) == 1 else ("score", False)
     numbers = [f"train {metric}", f"test {metric}"]
     papers = [f"paper: {name}" for name in numbers]
     table = Table(
@@ -76,12 +85,6 @@ def accuracy(runs: Sequence[Run], *, each_seed: bool = False) -> Table:
     return table.without_empty_columns()
 
 
-def _metric(runs: Sequence[Run]) -> tuple[str, bool]:
-    """Return what the tasks' metric is called, and whether it is in %."""
-    found = {(run.setting.task.metric.replace("_", " "), run.setting.task.percent) for run in runs}
-    return found.pop() if len(found) == 1 else ("score", False)
-
-
 def _remark(group: Sequence[Run], reached: int | None, longer: int | None) -> str:
     rounds = group[0].setting.rounds
     if reached:
@@ -100,7 +103,7 @@ def spread(runs: Sequence[Run]) -> Table | None:
     if not finished:
         return None
     columns = Columns.of(run.setting for run in runs)
-    numbers = ["loss", "train accuracy", "test accuracy"]
+    numbers = [key.replace("_", " ") for key in SPREADS]
     table = Table(
         "spread",
         "Standard deviation over clients, accuracy in %",
@@ -156,3 +159,63 @@ def shown_classes(
     several = len({run.seed for run in runs}) > 1
     names = [f"no. {place + 1}" if several else runs[0].names[place] for place in places]
     return places, names, np.mean([run.participation for run in runs], axis=0)[places]
+
+
+def present(
+    paths: Iterable[Path], where: Path, console: Console, *, each_seed: bool = False, **plots: Any
+) -> None:
+    """Print and write the tables of the runs in `paths`, and draw them.
+
+    Runs that were interrupted before their first report are left out.
+    """
+    if runs := read_runs(paths):
+        show_tables(runs, where, console, each_seed=each_seed)
+        show_plots(runs, where, console, **plots)
+
+
+def show_tables(
+    runs: Sequence[Run], where: Path, console: Console, *, each_seed: bool = False
+) -> None:
+    """Print tables, of the classes only if there is one comparison, and write them to `where`."""
+    found = tables(runs, each_seed=each_seed)
+    of_classes = [table for table in found if table.name.startswith("classes-")]
+    for table in found:
+        if len(of_classes) == 1 or table not in of_classes:
+            show(table, console)
+    write_tables(found, where, console)
+
+
+def write_tables(found: Sequence[Table], where: Path, console: Console) -> None:
+    """Write tables to `where` and say which files."""
+    _written(lambda: write(found, where), where, console)
+
+
+def show(table: Table, console: Console) -> None:
+    """Print a table; on a narrow terminal its lines are broken rather than cut off."""
+    console.print(table.rich(), soft_wrap=True)
+
+
+def show_plots(runs: Sequence[Run], where: Path, console: Console, **options: Any) -> bool:
+    """Draw plots of these kinds and formats into `where`, say which, and whether there are any."""
+    # Matplotlib takes a second, which no command without plots should wait for.
+    from simulations.report.plots import draw_runs  # noqa: PLC0415
+
+    return bool(_written(lambda: draw_runs(runs, where, **options), where, console))
+
+
+def say_where(files: Sequence[Path], console: Console) -> None:
+    """Say which files were written; a plot's two formats are one."""
+    for file in files:
+        if file.suffix != ".svg":
+            more = " (and .svg)" if file.with_suffix(".svg") in files else ""
+            console.print(f"{file}{more}", highlight=False, soft_wrap=True)
+
+
+def _written(make: Callable[[], list[Path]], where: Path, console: Console) -> list[Path]:
+    try:
+        files = make()
+    except OSError as error:
+        reason = f"be a directory that can be written to ({error.strerror or error})"
+        raise ConfigError(f"out is {str(where)!r}, but must {reason}.") from None
+    say_where(files, console)
+    return files

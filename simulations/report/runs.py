@@ -40,7 +40,10 @@ class Classes(NamedTuple):
 
 
 class Run:
-    """A run with at least one report; `reached` is the round of the last one until it has ended."""
+    """A run with at least one report; `reached` is the round of the last one until it has ended.
+
+    `participation` and `clients`, which there are of finished runs, are what those files hold.
+    """
 
     def __init__(self, path: Path) -> None:
         self.directory = RunDirectory(path)
@@ -51,16 +54,8 @@ class Run:
         self.diverged = self.summary.status == "diverged"
         last = int(self.metrics[-1]["round"])
         self.reached = None if self.diverged or last >= self.setting.rounds else last
-
-    @cached_property
-    def participation(self) -> dict[str, NDArray[Any]] | None:
-        """What is in participation.npz."""
-        return _arrays(self.directory.participation_file)
-
-    @cached_property
-    def clients(self) -> dict[str, NDArray[Any]] | None:
-        """What is in clients.npz, once the run has finished."""
-        return _arrays(self.directory.clients_file)
+        self.participation = _arrays(self.directory.participation_file)
+        self.clients = _arrays(self.directory.clients_file)
 
     @cached_property
     def classes(self) -> Classes | None:
@@ -100,13 +95,9 @@ class Panel:
 
     title: str
     name: str
+    task: Task
     lines: dict[str, list[Run]]
     looks: Mapping[str, Look | None]
-
-    @property
-    def task(self) -> Task:
-        """The task that all runs share."""
-        return next(iter(self.lines.values()))[0].setting.task
 
     def having(self, part: Callable[[Run], Part | None]) -> dict[str, list[Part]]:
         """Return this part of the runs that have it, by line; lines without any are left out."""
@@ -172,7 +163,7 @@ def panels(runs: Iterable[Run]) -> list[Panel]:
         steps = [key for key in varying(run.setting for run in members) if key in columns.keys]
         lines = grouped(members, lambda run: _line(run.setting, steps))  # noqa: B023
         looks = {label: some[0].summary.config.algorithm.look for label, some in lines.items()}
-        found.append(Panel(title, file_name(slug), lines, {} if steps else looks))
+        found.append(Panel(title, file_name(slug), common.task, lines, {} if steps else looks))
     return found
 
 

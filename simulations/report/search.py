@@ -20,13 +20,9 @@ ROUNDS = 500
 """The training loss after this many rounds decides."""
 
 
-def _grid(first: float, last: float) -> tuple[float, ...]:
-    """Return powers of ten in steps of a quarter, rounded as in the paper's table."""
-    count = round((last - first) / 0.25) + 1
-    return tuple(float(f"{10 ** (first + 0.25 * step):.3g}") for step in range(count))
-
-
-LOCAL_GRID, GLOBAL_GRID = _grid(-2, -0.5), _grid(0, 1.5)
+LOCAL_GRID = (0.01, 0.0178, 0.0316, 0.0562, 0.1, 0.178, 0.316)
+GLOBAL_GRID = (1.0, 1.78, 3.16, 5.62, 10.0, 17.8, 31.6)
+"""Powers of ten in steps of a quarter, rounded as in the paper's table."""
 
 RunAll = Callable[[list[RunConfig]], bool]
 """Runs what is missing; False if it was interrupted."""
@@ -98,8 +94,10 @@ class Search:
             for candidate in found.values():
                 eta = f"{candidate.server_lr:g}" if has_global_step else "none"
                 remark = _remark(candidate, has_global_step) if candidate is choice else ""
-                row = [name, f"{candidate.lr:g}", eta, _loss(candidate), remark]
-                table.rows.append(row)
+                loss: Cell = "no number"
+                if math.isfinite(candidate.loss):
+                    loss = Spread.of(candidate.losses, scale=1.0, digits=4)
+                table.rows.append([name, f"{candidate.lr:g}", eta, loss, remark])
         return table
 
     def _config(self, method: str, lr: float, server_lr: float, seed: int) -> RunConfig:
@@ -118,12 +116,6 @@ def _final_loss(path: Path) -> float:
     run = RunDirectory(path)
     loss = run.metrics()[-1]["train_loss"]
     return math.inf if loss is None or run.outcome()["status"] == "diverged" else float(loss)
-
-
-def _loss(candidate: Candidate) -> Cell:
-    if not math.isfinite(candidate.loss):
-        return "no number"
-    return Spread.of(candidate.losses, scale=1.0, digits=4)
 
 
 def _remark(choice: Candidate, has_global_step: bool) -> str:

@@ -51,8 +51,8 @@ class Setting:
         """Return the setting of a run."""
         effects = {"pattern": "participation", "method": "algorithm", "lr": "local_lr",
                    "server_lr": "global_lr"}  # fmt: skip
-        names = [item.name for item in fields(cls)]
-        return cls(**{name: getattr(config, effects.get(name, name)) for name in names})
+        names = {item.name: effects.get(item.name, item.name) for item in fields(cls)}
+        return cls(**{name: getattr(config, source) for name, source in names.items()})
 
     def whatever_the_method(self) -> Setting:
         """Return the setting without the method and its step sizes."""
@@ -83,15 +83,11 @@ def varying(settings: Iterable[Setting]) -> list[str]:
     scopes = {item.name: item.metadata["within"] for item in fields(Setting)}
     for setting in settings:
         for key, value in setting.values().items():
-            within = scopes.get(key, (key.partition(".")[0],))
-            scope = tuple(_scope(getattr(setting, name), key) for name in within)
+            within = [getattr(setting, n) for n in scopes.get(key, (key.partition(".")[0],))]
+            # Tasks are compared by their kind, and so is what a parameter belongs to.
+            scope = tuple(type(v) if "." in key or isinstance(v, Task) else v for v in within)
             values.setdefault(key, {}).setdefault(scope, set()).add(value)
     return [key for key, by in values.items() if any(len(some) > 1 for some in by.values())]
-
-
-def _scope(value: Any, key: str) -> Any:
-    """Return what the values of a key are compared within: one kind of task, or one method."""
-    return type(value) if "." in key or isinstance(value, Task) else value
 
 
 def display_name(key: str) -> str:

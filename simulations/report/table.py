@@ -96,13 +96,9 @@ class Table:
     def rich(self) -> rich.table.Table:
         """Return the table for a terminal."""
         table = rich.table.Table(
-            title=self.title,
-            caption=self.remark or None,
-            title_justify="left",
-            caption_justify="left",
-            box=rich.box.SIMPLE_HEAD,
-            padding=(0, 1, 0, 0),
-        )
+            title=self.title, title_justify="left", caption=self.remark or None,
+            caption_justify="left", box=rich.box.SIMPLE_HEAD, padding=(0, 1, 0, 0),
+        )  # fmt: skip
         for place, name in enumerate(self.header):
             # A header may be broken between words; what is in the cells may not.
             texts = [*name.split(), *(str(row[place]) for row in self.rows)]
