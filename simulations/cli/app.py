@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -11,52 +10,44 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from simulations.cli import deploy as deployment
+from simulations.cli import invocation, report
 from simulations.cli.bench import bench
-from simulations.cli.data import app as data_app
-from simulations.cli.invocation import (
-    distinct,
-    end,
-    method_list,
-    method_settings,
-    new_directory,
-    run_name,
-    seed_list,
-    sentences,
-)
-from simulations.cli.listing import ALL_METHODS, methods_command, patterns_command, tasks_command
-from simulations.cli.options import run_options
-from simulations.cli.report import register as register_reports
+from simulations.cli.data import prepare
+from simulations.cli.deploy import local, resume_deployment
+from simulations.cli.options import ALL_METHODS, MakeResources, Values, run_options
 from simulations.config import MAY_CHANGE, RunConfig
-from simulations.launch.runner import Resources, run_all
+from simulations.launch.runner import run_all
+from simulations.methods import METHODS
+from simulations.patterns import PATTERNS
+from simulations.registry import ConfigError, Registry
+from simulations.report.results import present
 from simulations.runs.directory import RunDirectory
 from simulations.runs.resumption import run_missing
-
-MakeResources = Callable[[], Resources]
+from simulations.tasks import TASKS
 
 COMPARED = ("curves", "classes")
 """The plots of a comparison."""
 
 
 @run_options(without=("resume",))
-def run(values: dict[str, Any], resources: MakeResources) -> None:
+def run(values: Values, resources: MakeResources) -> None:
     """Run one experiment; Ctrl-C stops it after the round with a checkpoint.
 
     The data are in the user's cache and the results in a new directory in ./runs unless said
     otherwise.
     """
-    with sentences():
-        config = RunConfig(**values)
-        if not config.run_dir:
-            name = f"{config.algorithm.slug}-{config.task.slug}-seed{config.seed}"
-            config = replace(config, run_dir=str(new_directory(name)))
-        end(run_all([config], resources(), Console(), where=Path(config.run_dir), reports=True))
+    config = RunConfig(**values)
+    if not config.run_dir:
+        name = f"{config.algorithm.slug}-{config.task.slug}-seed{config.seed}"
+        config = replace(config, run_dir=str(invocation.new_directory(name)))
+    where = Path(config.run_dir)
+    invocation.end(run_all([config], resources(), Console(), where=where, reports=True))
 
 
 @run_options(only=MAY_CHANGE - {"resume", "run_dir"}, optional=True)
 def resume(
     directory: Annotated[Path, typer.Argument(help="The directory of the run.")],
-    values: dict[str, Any],
+    values: Values,
     resources: MakeResources,
     federation: Annotated[
         str | None,
@@ -64,21 +55,18 @@ def resume(
     ] = None,
 ) -> None:
     """Go on with a run from its last checkpoint; options that are not given stay as they were."""
-    with sentences():
-        path = directory.expanduser().resolve()
-        saved = {
-            key.replace("-", "_"): v for key, v in RunDirectory(path).config().to_dict().items()
-        }
-        config = RunConfig(**{**saved, **values, "run_dir": str(path), "resume": True})
-        if not config.participation.simulated:
-            raise typer.Exit(deployment.resume_deployment(path, config, federation))
-        end(run_all([config], resources(), Console(), where=path, reports=True))
+    path = directory.expanduser().resolve()
+    saved = RunDirectory(path).config()
+    config = replace(saved, **{**values, "run_dir": str(path), "resume": True})
+    if not config.participation.simulated:
+        raise typer.Exit(resume_deployment(path, config, federation))
+    invocation.end(run_all([config], resources(), Console(), where=path, reports=True))
 
 
 @run_options(without=("resume", "run_dir", "method", "seed"))
 def compare(
     *,
-    values: dict[str, Any],
+    values: Values,
     resources: MakeResources,
     methods: Annotated[
         str,
@@ -96,35 +84,50 @@ def compare(
 
     With --out of an earlier comparison, what is done is kept and what was interrupted goes on.
     """
-    from simulations.report.presentation import present  # noqa: PLC0415 -- matplotlib takes a second
-
-    with sentences():
-        console = Console()
-        parent = (out or new_directory("compare")).expanduser().resolve()
-        configs = distinct(
-            _variant(values, parent, method, seed)
-            for seed, method in product(seed_list(seeds), method_list(methods))
-        )
-        outcomes = run_missing(configs, resources(), console, where=parent)
-        paths = [Path(config.run_dir) for config in configs]
-        present(paths, parent, console, kinds=COMPARED)
-        end(outcomes)
+    console = Console()
+    parent = (out or invocation.new_directory("compare")).expanduser().resolve()
+    configs = []
+    for seed, method in product(invocation.seed_list(seeds), invocation.method_list(methods)):
+        config = RunConfig(**{**values, **invocation.method_settings(method), "seed": seed})
+        configs.append(replace(config, run_dir=str(parent / invocation.run_name(config))))
+    configs = invocation.distinct(configs)
+    outcomes = run_missing(configs, resources(), console, where=parent)
+    present([Path(config.run_dir) for config in configs], parent, console, kinds=COMPARED)
+    invocation.end(outcomes)
 
 
-def _variant(values: dict[str, Any], parent: Path, method: str, seed: int) -> RunConfig:
-    """Return the settings of one run of a comparison."""
-    config = RunConfig(**{**values, **method_settings(method), "seed": seed})
-    return replace(config, run_dir=str(parent / run_name(config)))
+def methods() -> None:
+    """List the methods, with their parameters and defaults."""
+    _list(METHODS)
+
+
+def tasks() -> None:
+    """List the tasks (data and model), with their parameters and defaults."""
+    _list(TASKS)
+
+
+def patterns() -> None:
+    """List the participation patterns, with their parameters and defaults."""
+    _list(PATTERNS)
+
+
+def _list(registry: Registry[Any]) -> None:
+    """Print what the classes say of themselves; one that cannot be imported hides no other."""
+    width = max(map(len, registry.names()))
+    for name in registry.names():
+        try:
+            line = registry.named(name).summary()
+        except ConfigError as error:
+            line = str(error)
+        typer.echo(f"{name:{width}}  {line}")
 
 
 def register(app: typer.Typer) -> None:
     """Add the suite's commands."""
-    commands: tuple[Callable[..., None], ...] = (run, compare, resume, bench)
-    for command in commands:
-        app.command()(command)
-    app.command("methods")(methods_command)
-    app.command("tasks")(tasks_command)
-    app.command("patterns")(patterns_command)
-    register_reports(app)
-    app.add_typer(data_app, name="data")
-    deployment.register(app)
+    invocation.add_commands(app, run, compare, resume, bench, methods, tasks, patterns)
+    report.register(app)
+    data = typer.Typer(name="data", help="Data sets of the experiments.", no_args_is_help=True)
+    deploy = typer.Typer(name="deploy", help="Real federations.", no_args_is_help=True)
+    for group, command in ((data, prepare), (deploy, local)):
+        invocation.add_commands(group, command)
+        app.add_typer(group)

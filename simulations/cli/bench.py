@@ -14,7 +14,6 @@ from simulations.bench.data import cifar10_or_random
 from simulations.bench.machine import describe_machine
 from simulations.bench.report import save, show
 from simulations.bench.settings import full, quick
-from simulations.cli.invocation import sentences
 from simulations.config import ConfigError
 from simulations.launch.signals import orderly_end
 from simulations.launch.writable import check_writable
@@ -44,45 +43,30 @@ def bench(
     from simulations.bench.measure import measure  # noqa: PLC0415
     from simulations.bench.million import million  # noqa: PLC0415
 
-    with sentences():
-        if out.suffix != ".json":
-            raise ConfigError(f"out is {str(out)!r}, but must be the name of a .json file.")
-        # Better now than after ten minutes.
-        out = out.expanduser().resolve()
-        check_writable("the directory of out", out.parent)
-        console = Console()
-        machine = describe_machine()
-        start = time.monotonic()
-        with tempfile.TemporaryDirectory(prefix="fedau-bench-") as name, orderly_end():
-            scratch = Path(name)
-            if tiny:
-                settings, images = quick(scratch / "data"), "synthetic"
-            else:
-                data, images = cifar10_or_random(
-                    (data_dir or default_data_dir()).expanduser().resolve(), scratch / "data"
-                )
-                settings = full(data, scratch / "data")
-            rows = measure(
-                settings,
-                scratch,
-                lambda what: console.print(f"Measuring {what} …", highlight=False),
-            )
-            limits = million(settings, rows)
-        seconds = time.monotonic() - start
-        show(rows, machine, console)
-        save(
-            out,
-            rows,
-            machine=machine,
-            million=limits,
-            data=images,
-            quick=tiny,
-            seconds=round(seconds),
-            repetitions=settings.repetitions,
-            workers=settings.workers,
-            run=settings.config.to_dict() | {"data-dir": ""},
-            scale=settings.scale.to_dict() | {"data-dir": ""},
+    if out.suffix != ".json":
+        raise ConfigError(f"out is {str(out)!r}, but must be the name of a .json file.")
+    # Better now than after ten minutes.
+    out = out.expanduser().resolve()
+    check_writable("the directory of out", out.parent)
+    console, machine, start = Console(), describe_machine(), time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="fedau-bench-") as name, orderly_end():
+        scratch = Path(name)
+        if tiny:
+            settings, images = quick(scratch / "data"), "synthetic"
+        else:
+            place = (data_dir or default_data_dir()).expanduser().resolve()
+            data, images = cifar10_or_random(place, scratch / "data")
+            settings = full(data, scratch / "data")
+        rows = measure(
+            settings, scratch, lambda what: console.print(f"Measuring {what} …", highlight=False)
         )
-        console.print(
-            f"{seconds:.0f} s; the numbers are in {out}.", highlight=False, soft_wrap=True
-        )
+        limits = million(settings, rows)
+    seconds = time.monotonic() - start
+    show(rows, machine, console)
+    save(
+        out, rows, machine=machine, million=limits, data=images, quick=tiny, seconds=round(seconds),
+        repetitions=settings.repetitions, workers=settings.workers,
+        run=settings.config.to_dict() | {"data-dir": ""},
+        scale=settings.scale.to_dict() | {"data-dir": ""},
+    )  # fmt: skip
+    console.print(f"{seconds:.0f} s; the numbers are in {out}.", highlight=False, soft_wrap=True)

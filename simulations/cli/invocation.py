@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -14,6 +14,8 @@ from fedau_flwr.server.loop import RunFailure
 from simulations.config import ConfigError, RunConfig
 from simulations.launch.runner import stopped
 from simulations.tasks import DataError
+
+Command = Callable[..., None]
 
 SECURE = "+secure"
 """What the name of a method ends with where the sum is secure."""
@@ -30,19 +32,24 @@ def sentences() -> Iterator[None]:
     """Turn what can go wrong into one sentence and an exit code."""
     try:
         yield
-    except (ConfigError, DataError) as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(USER_ERROR) from None
-    except RunFailure as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(FAILED) from None
+    except (ConfigError, DataError, RunFailure) as error:
+        sentence, code = str(error), FAILED if isinstance(error, RunFailure) else USER_ERROR
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        typer.echo(f"{where}{error.strerror or error}.", err=True)
-        raise typer.Exit(USER_ERROR if isinstance(error, _WRONG_PLACE) else FAILED) from None
+        sentence = f"{where}{error.strerror or error}."
+        code = USER_ERROR if isinstance(error, _WRONG_PLACE) else FAILED
     except KeyboardInterrupt:
-        typer.echo("Interrupted.", err=True)
-        raise typer.Exit(INTERRUPTED) from None
+        sentence, code = "Interrupted.", INTERRUPTED
+    else:
+        return
+    typer.echo(sentence, err=True)
+    raise typer.Exit(code)
+
+
+def add_commands(app: typer.Typer, *commands: Command) -> None:
+    """Add commands whose errors are sentences."""
+    for command in commands:
+        app.command()(sentences()(command))
 
 
 def new_directory(name: str) -> Path:

@@ -1,4 +1,4 @@
-"""Command line options for the keys of the run config, made from `RunConfig` itself."""
+"""Command line options: those that commands share, and one per key of the run config."""
 
 from __future__ import annotations
 
@@ -10,14 +10,21 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from simulations.cli.invocation import Command
 from simulations.config import RunConfig, key_of
 from simulations.launch.runner import Resources
+from simulations.methods import METHODS
+
+Values = dict[str, Any]
+MakeResources = Callable[[], Resources]
+Seeds = Annotated[str, typer.Option(help="Seeds, as in 1,2 or 1-5.")]
+
+ALL_METHODS = ",".join(METHODS.ours())
+"""What a comparison has if nobody says otherwise."""
 
 _NAMES = {"num_server_rounds": "rounds"}
 _PATHS = ("data_dir", "run_dir")
 _HINTS = {**get_type_hints(RunConfig), **get_type_hints(Resources)}
-
-Command = Callable[..., None]
 
 
 def run_options(
@@ -25,23 +32,11 @@ def run_options(
 ) -> Callable[[Command], Command]:
     """Give a command an option per key of the run config, and those of `Resources` if it has them.
 
-    The command receives the run config's as the dict `values`, and `resources` as a function, since
-    making them can fail.
-
-    Parameters
-    ----------
-    without : Iterable[str]
-        Fields of the run config that get no option.
-    only : Iterable[str] | None
-        The fields that get one, if not all.
-    optional : bool
-        Leave out of `values` what the user did not give, instead of filling in defaults.
+    The command receives the run config's as the dict `values`, where `optional` without what the
+    user did not give, and `resources` as a function, since making them can fail.
     """
-    chosen = [
-        item
-        for item in fields(RunConfig)
-        if item.name not in without and (only is None or item.name in only)
-    ]
+    names = {item.name for item in fields(RunConfig)} if only is None else set(only)
+    chosen = [item for item in fields(RunConfig) if item.name in names.difference(without)]
 
     def decorate(command: Command) -> Command:
         own = inspect.signature(command, eval_str=True).parameters.values()
@@ -85,11 +80,10 @@ def _parameter(item: Field[Any], *, optional: bool = False) -> inspect.Parameter
     name = key_of(_NAMES.get(item.name, item.name))
     kind = _HINTS[item.name] | None if optional else _HINTS[item.name]
     parser = _per_node if item.name == "clients_per_node" else None
+    option = typer.Option(f"--{name}", help=item.metadata["help"], parser=parser)
     return inspect.Parameter(
         item.name,
         inspect.Parameter.KEYWORD_ONLY,
         default=None if optional else item.default,
-        annotation=Annotated[
-            kind, typer.Option(f"--{name}", help=item.metadata["help"], parser=parser)
-        ],
+        annotation=Annotated[kind, option],
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,15 +9,14 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from simulations.cli.invocation import end, method_list, seed_list, sentences
-from simulations.cli.listing import ALL_METHODS
-from simulations.cli.options import run_options
+from simulations.cli.invocation import Command, add_commands, end, method_list, seed_list, sentences
+from simulations.cli.options import ALL_METHODS, MakeResources, Seeds, Values, run_options
 from simulations.config import ConfigError, RunConfig
-from simulations.launch.runner import Resources, stopped
-from simulations.report.results import write
+from simulations.launch.runner import stopped
+from simulations.report import results
 from simulations.report.runs import find_runs
 from simulations.report.search import Search
-from simulations.report.studies import STUDIES, Study, study_configs
+from simulations.report.studies import STUDIES, study_configs
 from simulations.report.studies import study as study_of
 from simulations.runs.resumption import Step, run_missing
 
@@ -41,11 +39,8 @@ def table(directory: Directory, out: Out = None, each_seed: EachSeed = False) ->
 
     Mean ± standard deviation over seeds, with the paper's numbers where settings match.
     """
-    from simulations.report.presentation import show_tables  # noqa: PLC0415 -- as below
-
-    with sentences():
-        where = directory.expanduser().resolve()
-        show_tables(find_runs(where), _place(out, where), Console(), each_seed=each_seed)
+    runs = find_runs(_resolved(directory))
+    results.show_tables(runs, _resolved(out or directory), Console(), each_seed=each_seed)
 
 
 def plot(
@@ -60,19 +55,12 @@ def plot(
     ] = None,
 ) -> None:
     """Draw the runs in DIR, as PNG and SVG."""
-    # Matplotlib takes a second, which no other command should wait for.
-    from simulations.report.plots import KINDS  # noqa: PLC0415
-    from simulations.report.presentation import show_plots  # noqa: PLC0415
-
-    with sentences():
-        where = directory.expanduser().resolve()
-        chosen = method_list(kinds) if kinds else KINDS
-        runs = find_runs(where)
-        if not show_plots(runs, _place(out, where), Console(), kinds=chosen):
-            raise ConfigError(
-                f"kinds is {', '.join(chosen)!r}, but must have one that these runs have results "
-                "for."
-            )
+    chosen = method_list(kinds) if kinds else results.KINDS
+    runs = find_runs(_resolved(directory))
+    if not results.show_plots(runs, _resolved(out or directory), Console(), kinds=chosen):
+        raise ConfigError(
+            f"kinds is {', '.join(chosen)!r}, but must have one that these runs have results for."
+        )
 
 
 def export(
@@ -85,62 +73,54 @@ def export(
     Checkpoints, logs and the paths of this machine are left out: what is in OUT can be published,
     and `fedau table OUT` and `fedau plot OUT` work there.
     """
-    from simulations.report.plots import KINDS  # noqa: PLC0415
-    from simulations.report.presentation import present  # noqa: PLC0415
-    from simulations.runs.export import export as copy  # noqa: PLC0415 -- as above
+    from simulations.runs.export import export as copy  # noqa: PLC0415 -- it needs runs, as we do
 
-    with sentences():
-        where, target = (path.expanduser().resolve() for path in (directory, out))
-        copies = copy(find_runs(where), where, target)
-        present(copies, target, Console(), kinds=KINDS, formats=("png",), each_seed=each_seed)
+    where, target = _resolved(directory), _resolved(out)
+    copies = copy(find_runs(where), where, target)
+    results.present(copies, target, Console(), each_seed=each_seed, formats=("png",))
 
 
 @run_options(only=(*_DRAWN, "seed"))
 def pattern(
-    values: dict[str, Any],
+    values: Values,
     out: Annotated[Path, typer.Option(help="Where the pictures go.")] = Path("pictures"),
     probability: Annotated[
         float, typer.Option(help="Of the one client whose patterns are shown; the paper has 0.527.")
     ] = _PROBABILITY,
 ) -> None:
     """Draw participation patterns, and how participation differs between clients."""
-    with sentences():
-        if not 0 < probability <= 1:
-            raise ConfigError(f"probability is {probability:g}, but must be in (0, 1].")
-        _pictures(RunConfig(**values), out.expanduser().resolve(), probability)
+    if not 0 < probability <= 1:
+        raise ConfigError(f"probability is {probability:g}, but must be in (0, 1].")
+    _draw_participation("patterns", [RunConfig(**values)], _resolved(out), probability)
 
 
 @run_options(only=_DRAWN)
 def participation_stats(
-    values: dict[str, Any],
-    seeds: Annotated[str, typer.Option(help="Seeds, as in 1,2 or 1-5.")] = "1-5",
+    values: Values,
+    seeds: Seeds = "1-5",
     out: Annotated[Path | None, typer.Option(help="Write the table here, too.")] = None,
 ) -> None:
     """Print how often the clients and classes of each seed come, which makes it easy or hard."""
-    from simulations.report.participation_stats import participation_table  # noqa: PLC0415
-    from simulations.report.presentation import show, write_tables  # noqa: PLC0415
+    # Matplotlib takes a second, which no command without pictures should wait for.
+    from simulations.report.participation import participation_table  # noqa: PLC0415
 
-    with sentences():
-        found, console = participation_table(RunConfig(**values), seed_list(seeds)), Console()
-        show(found, console)
-        if out:
-            write_tables([found], out.expanduser().resolve(), console)
+    found, console = participation_table(RunConfig(**values), seed_list(seeds)), Console()
+    results.show(found, console)
+    if out:
+        results.write_tables([found], _resolved(out), console)
 
 
 @run_options(without=_OWN, optional=True)
 def study(
     *,
-    name: Annotated[
-        str,
-        typer.Argument(help=f"One of {', '.join(STUDIES)}."),
-    ],
-    values: dict[str, Any],
-    resources: Callable[[], Resources],
+    name: Annotated[str, typer.Argument(help=f"One of {', '.join(STUDIES)}.")],
+    values: Values,
+    resources: MakeResources,
     methods: Annotated[
         str | None,
         typer.Option(help="Methods instead of the study's, with commas between them."),
     ] = None,
-    seeds: Annotated[str, typer.Option(help="Seeds, as in 1,2 or 1-5.")] = "1-5",
+    seeds: Seeds = "1-5",
     out: Annotated[
         Path | None, typer.Option(help="Directory of the runs; ./runs/study-NAME by default.")
     ] = None,
@@ -160,31 +140,26 @@ def study(
     weights: the weights against 1/p;
     patterns: pictures of participation.
     """
-    with sentences():
-        chosen, console = study_of(name), Console()
-        parent = (out or Path("runs") / f"study-{name}").expanduser().resolve()
-        configs = study_configs(
-            chosen,
-            values,
-            seeds=seed_list(seeds),
-            parent=parent,
-            methods=method_list(methods) if methods else None,
-        )
-        if dry_run:
-            _list(chosen, configs, console)
-        elif chosen.trains:
-            outcomes = run_missing(configs, resources(), console, where=parent)
-            _present(chosen, configs, parent, console)
-            end(outcomes)
-        else:
-            _draw_untrained(name, configs, parent, console)
-
-
-def _list(chosen: Study, configs: list[RunConfig], console: Console) -> None:
-    """Say what a study would do."""
-    if not chosen.trains:
+    chosen, console = study_of(name), Console()
+    parent = _resolved(out or Path("runs") / f"study-{name}")
+    own = method_list(methods) if methods else None
+    configs = study_configs(chosen, values, seeds=seed_list(seeds), parent=parent, methods=own)
+    if dry_run and chosen.trains:
+        _list(configs, console)
+    elif dry_run:
         console.print("This study needs no training: it draws participation alone.")
-        return
+    elif chosen.trains:
+        outcomes = run_missing(configs, resources(), console, where=parent)
+        paths = (Path(config.run_dir) for config in configs)
+        results.present(paths, parent, console, kinds=chosen.kinds)
+        end(outcomes)
+    else:
+        first = [config for config in configs if config.seed == configs[0].seed]
+        _draw_participation(name, first, parent, _PROBABILITY)
+
+
+def _list(configs: list[RunConfig], console: Console) -> None:
+    """Say what a study would do."""
     steps = [Step.of(config) for config in configs]
     for step in steps:
         console.print(str(step), highlight=False, soft_wrap=True)
@@ -192,36 +167,22 @@ def _list(chosen: Study, configs: list[RunConfig], console: Console) -> None:
     console.print(f"{len(steps)} runs, {done} of them done.", highlight=False)
 
 
-def _present(chosen: Study, configs: list[RunConfig], parent: Path, console: Console) -> None:
-    from simulations.report.presentation import present  # noqa: PLC0415 -- as above
+def _draw_participation(name: str, configs: list[RunConfig], out: Path, probability: float) -> None:
+    """Draw what depends on participation alone: patterns, or the weights that follow from it."""
+    from simulations.report.participation import draw_participation, draw_replayed  # noqa: PLC0415
 
-    present((Path(config.run_dir) for config in configs), parent, console, kinds=chosen.kinds)
-
-
-def _draw_untrained(name: str, configs: list[RunConfig], parent: Path, console: Console) -> None:
-    """Draw what depends on participation alone, for the first seed."""
-    from simulations.report.presentation import say_where  # noqa: PLC0415 -- as above
-    from simulations.report.weight_paths import draw_replayed  # noqa: PLC0415
-
-    first = [config for config in configs if config.seed == configs[0].seed]
     if name == "patterns":
-        _pictures(first[0], parent, _PROBABILITY)
+        files = draw_participation(configs[0], out, probability=probability)
     else:
-        say_where([file for config in first for file in draw_replayed(config, parent)], console)
-
-
-def _pictures(config: RunConfig, out: Path, probability: float) -> None:
-    from simulations.report.participation_plots import draw_participation  # noqa: PLC0415
-    from simulations.report.presentation import say_where  # noqa: PLC0415
-
-    say_where(draw_participation(config, out, probability=probability), Console())
+        files = [file for config in configs for file in draw_replayed(config, out)]
+    results.say_where(files, Console())
 
 
 @run_options(without=(*_OWN, "lr", "server_lr"), optional=True)
 def search(
     *,
-    values: dict[str, Any],
-    resources: Callable[[], Resources],
+    values: Values,
+    resources: MakeResources,
     methods: Annotated[str, typer.Option(help="Methods, with commas between them.")] = ALL_METHODS,
     seeds: Annotated[str, typer.Option(help="Seeds, as in 1,2 or 1-5; losses are means.")] = "1",
     out: Annotated[
@@ -233,40 +194,34 @@ def search(
     First γ in 0.01 … 0.316 with η = 1, then η in 1 … 31.6 at the best γ, by the training loss after
     round 500, or as many as --rounds says. A loss that is no number counts as infinite.
     """
-    with sentences():
-        console = Console()
-        name = f"search-{RunConfig(**values).task.slug}"
-        parent = (out or Path("runs") / name).expanduser().resolve()
-        plan = Search(method_list(methods), values, seed_list(seeds), parent)
-        outcomes: list[dict[str, Any]] = []
+    console = Console()
+    parent = _resolved(out or Path("runs") / f"search-{RunConfig(**values).task.slug}")
+    plan = Search(method_list(methods), values, seed_list(seeds), parent)
+    outcomes: list[dict[str, Any]] = []
 
-        def run_all(configs: list[RunConfig]) -> bool:
-            outcomes.extend(run_missing(configs, resources(), console, where=parent))
-            return not outcomes or not stopped(outcomes[-1])
+    def run_all(configs: list[RunConfig]) -> bool:
+        outcomes.extend(run_missing(configs, resources(), console, where=parent))
+        return not outcomes or not stopped(outcomes[-1])
 
-        if plan.run(run_all):
-            found = plan.table()
-            console.print(found.rich(), soft_wrap=True)
-            write([found], parent)
-        end(outcomes)
+    if plan.run(run_all):
+        found = plan.table()
+        results.show(found, console)
+        results.write([found], parent)
+    end(outcomes)
 
 
-def _place(out: Path | None, directory: Path) -> Path:
-    return out.expanduser().resolve() if out else directory
+def _resolved(path: Path) -> Path:
+    return path.expanduser().resolve()
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands that make results."""
-    commands: tuple[Callable[..., None], ...] = (
-        study, search, table, plot, export, pattern, participation_stats,
-    )  # fmt: skip
-    for command in commands:
-        app.command()(command)
+    add_commands(app, study, search, table, plot, export, pattern, participation_stats)
     for old, command in (("keep", export), ("draws", participation_stats)):
-        app.command(old, hidden=True)(_deprecated(old, command))
+        app.command(old, hidden=True)(sentences()(_deprecated(old, command)))
 
 
-def _deprecated(old: str, command: Callable[..., None]) -> Callable[..., None]:
+def _deprecated(old: str, command: Command) -> Command:
     """Return a command under its name of version 0.1."""
 
     @wraps(command)

@@ -10,15 +10,10 @@ from fedau_flwr.server.callbacks.writers import ScalarWriter
 from simulations.config import ConfigError
 from simulations.runs.directory import RunDirectory
 from simulations.runs.summary import SHOWN_CLASSES
+from simulations.tasks.arrays import PARTS
 
-_TAGS = {
-    "train_loss": "loss/train",
-    "test_loss": "loss/test",
-    "train_accuracy": "accuracy/train",
-    "test_accuracy": "accuracy/test",
-    "participants": "participation/participants",
-    "counted": "participation/counted",
-}
+_TAGS = {f"{part}_{kind}": f"{kind}/{part}" for kind in ("loss", "accuracy") for part in PARTS}
+_TAGS |= {key: f"participation/{key}" for key in ("participants", "counted")}
 
 
 def require_tensorboard() -> None:
@@ -43,34 +38,30 @@ class EventFiles:
 
     def __exit__(self, *error: object) -> None:
         self.update(RunDirectory(self._path))
-        if self._writer is not None:
-            self._writer.close()
+        self._close()
 
     def update(self, run: RunDirectory) -> None:
-        """Write the reports that are new."""
+        """Write the reports that are new, all anew if a resumed run has dropped some."""
         metrics = run.metrics()
         rounds = [entry["round"] for entry in metrics]
         if rounds[: len(self._written)] != self._written:
-            self._start_over()
+            self._close()
         if len(rounds) == len(self._written):
             return
-        self._writer = self._writer or self._open()
+        if self._writer is None:
+            for old in self._path.glob("events.out.tfevents.*"):
+                old.unlink()
+            self._writer = ScalarWriter(self._path)
         classes = run.config().task.classes
         for entry in metrics[len(self._written) :]:
             self._writer.add(entry["round"], _scalars(entry, classes))
         self._writer.flush()
         self._written = rounds
 
-    def _start_over(self) -> None:
-        """Forget what was written: a resumed run has dropped reports and makes them again."""
+    def _close(self) -> None:
         if self._writer is not None:
             self._writer.close()
         self._writer, self._written = None, []
-
-    def _open(self) -> ScalarWriter:
-        for old in self._path.glob("events.out.tfevents.*"):
-            old.unlink()
-        return ScalarWriter(self._path)
 
 
 def _scalars(entry: dict[str, Any], classes: tuple[str, ...]) -> dict[str, Any]:

@@ -13,13 +13,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from fedau_flwr import FedAUWeighting, UnitWeighting
-from fedau_flwr.arrays import Arrays
 from fedau_flwr.client.participant import Participant
 from fedau_flwr.client.store import Store, Version
 from fedau_flwr.server.ledger import Ledger
@@ -38,24 +36,13 @@ RESULTS = Path(__file__).parents[1] / "results" / "lost-replies"
 class _Kept(Store):
     """Versions in this process."""
 
-    def __init__(self) -> None:
-        self._versions: list[Version] = []
+    _versions: Sequence[Version] = ()
 
     def load(self, training: str) -> list[Version]:
-        """Return the versions."""
-        del training
         return list(self._versions)
 
     def save(self, training: str, versions: Sequence[Version]) -> None:
-        """Replace the versions."""
-        del training
-        self._versions = list(versions)
-
-
-def _to(optimum: Arrays, start: Arrays) -> Arrays:
-    """Train all the way to a client's optimum."""
-    del start
-    return optimum
+        self._versions = versions
 
 
 def distance_from_the_mean(weighting: Weighting, *, confirmed: bool, rounds: int = 6_000) -> float:
@@ -76,8 +63,9 @@ def distance_from_the_mean(weighting: Weighting, *, confirmed: bool, rounds: int
             request = ledger.request(client)
             if not confirmed:
                 request = Request(server_round, ledger.training, client)
-            optimum = {"x": OPTIMA[client : client + 1]}
-            sent = clients[client].contribute(request, {"x": np.array([x])}, partial(_to, optimum))
+            model, optimum = {"x": np.array([x])}, {"x": OPTIMA[client : client + 1]}
+            # Training goes all the way to a client's optimum.
+            sent = clients[client].contribute(request, model, lambda _: optimum)  # noqa: B023
             if arrives[client]:
                 total += float(sent[UPDATE]["x"][0])
                 ledger.count([client])
@@ -89,14 +77,11 @@ def distance_from_the_mean(weighting: Weighting, *, confirmed: bool, rounds: int
 
 def main() -> None:
     """Write the distances as JSON and as a Markdown table."""
+    far, fedau = distance_from_the_mean, FedAUWeighting(None)
     distances = {
-        "FedAU, confirmed by the server": distance_from_the_mean(
-            FedAUWeighting(None), confirmed=True
-        ),
-        "FedAU, clients trust their own record": distance_from_the_mean(
-            FedAUWeighting(None), confirmed=False
-        ),
-        "equal weights (average all)": distance_from_the_mean(UnitWeighting(), confirmed=True),
+        "FedAU, confirmed by the server": far(fedau, confirmed=True),
+        "FedAU, clients trust their own record": far(fedau, confirmed=False),
+        "equal weights (average all)": far(UnitWeighting(), confirmed=True),
     }
     RESULTS.mkdir(parents=True, exist_ok=True)
     (RESULTS / "distances.json").write_text(json.dumps(distances, indent=1) + "\n")

@@ -12,7 +12,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from simulations.cli.invocation import method_settings
 from simulations.config import RunConfig
 from simulations.patterns.stationary import CyclicPattern
 from simulations.report.setting import Setting
@@ -28,20 +27,17 @@ _SPREAD = {
 }
 """Of CIFAR-10 under Bernoulli participation."""
 
-Value = tuple[float, float]
-"""Mean and standard deviation over seeds."""
-
 
 @dataclass(frozen=True)
 class Published:
-    """What the paper has for one setting.
+    """What the paper has for one setting: means over seeds with their standard deviations.
 
     ``spread`` is the standard deviation over clients of loss, training and test accuracy; its loss
     is in a unit of its own, so that only the order of methods can be compared.
     """
 
-    train: Value
-    test: Value
+    train: tuple[float, float]
+    test: tuple[float, float]
     spread: tuple[float, float, float] | None = None
 
 
@@ -60,7 +56,7 @@ def shortened(setting: Setting) -> int | None:
     The method may be one that the paper does not have. Runs of less than a tenth of the paper's
     rounds are none that it could be compared with.
     """
-    rounds = _lengths().get(_whatever_the_method(_as_published(setting)))
+    rounds = _lengths().get(_of_any_method(_as_published(setting)))
     return rounds if rounds and rounds <= 10 * setting.rounds < 10 * rounds else None
 
 
@@ -71,13 +67,13 @@ def _as_published(setting: Setting) -> Setting:
     return replace(setting, pattern=pattern, augmentation="per-image", draw="own")
 
 
-def _whatever_the_method(setting: Setting) -> Setting:
+def _of_any_method(setting: Setting) -> Setting:
     return replace(setting.whatever_the_method(), rounds=0)
 
 
 @cache
 def _lengths() -> dict[Setting, int]:
-    return {_whatever_the_method(setting): setting.rounds for setting in _published()}
+    return {_of_any_method(setting): setting.rounds for setting in _published()}
 
 
 @cache
@@ -88,13 +84,12 @@ def _published() -> dict[Setting, Published]:
         for row in csv.DictReader(file):
             levels = {key.replace("-", "_"): float(row[key]) for key in _KEYS}
             setting = _setting(row["dataset"], row["pattern"], row["method"], **levels)
-            train = float(row["train"]), float(row["train-std"])
-            test = float(row["test"]), float(row["test-std"])
+            train, test = ((float(row[k]), float(row[f"{k}-std"])) for k in ("train", "test"))
             found[setting] = Published(train, test, spread.get(setting))
     return found
 
 
 def _setting(dataset: str, pattern: str, method: str, **levels: float) -> Setting:
     """Return a setting that is the paper's in all other respects."""
-    common: dict[str, Any] = {"dataset": dataset, "pattern": pattern, "num_server_rounds": 0}
-    return Setting.of(RunConfig(**{**common, **method_settings(method), **levels}))
+    place: dict[str, Any] = {"dataset": dataset, "pattern": pattern, "method": method, **levels}
+    return Setting.of(RunConfig(num_server_rounds=0, **place))

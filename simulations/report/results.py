@@ -1,25 +1,30 @@
-"""The tables of runs: accuracy beside the paper's, by class, and its spread over clients."""
+"""The tables of runs: accuracy beside the paper's, by class, and its spread over clients.
+
+They are shown on a terminal and written to files, and plots go with them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.console import Console
 
-from fedau_flwr.files import write_atomically
-from simulations.config import LAST_ROUNDS
-from simulations.report.paper import Published, published, shortened
-from simulations.report.runs import Panel, Run, grouped, panels
-from simulations.report.setting import Columns, Setting, display_value
+from fedau_flwr.files import save_text
+from simulations.config import LAST_ROUNDS, ConfigError
+from simulations.report.paper import published, shortened
+from simulations.report.runs import Classes, Panel, Run, grouped, panels, read_runs
+from simulations.report.setting import Columns, Setting
 from simulations.report.table import Cell, Spread, Table
 from simulations.runs.summary import SHOWN_CLASSES
-from simulations.tasks import Task
 from simulations.tasks.arrays import PARTS
+
+KINDS = ("curves", "classes", "clients", "weights", "cutoff")
+"""Of plots."""
 
 SPREADS = ("loss", "train_accuracy", "test_accuracy")
 
@@ -37,12 +42,8 @@ def write(found: Sequence[Table], directory: Path) -> list[Path]:
     texts = {"tables.md": "\n".join(table.markdown() for table in found)}
     texts |= {f"{table.name}.csv": table.csv() for table in found}
     for name, text in texts.items():
-        write_atomically(directory / name, partial(_write_text, text))
+        save_text(directory / name, text)
     return [directory / name for name in texts]
-
-
-def _write_text(text: str, file: IO[bytes]) -> None:
-    file.write(text.encode())
 
 
 def accuracy(runs: Sequence[Run], *, each_seed: bool = False) -> Table:
@@ -52,14 +53,14 @@ def accuracy(runs: Sequence[Run], *, each_seed: bool = False) -> Table:
     The seeds of a setting are one row with their mean, or with `each_seed` a row each.
     """
     columns = Columns.of(run.setting for run in runs)
-    metric, percent = _metric(runs)
+    kinds = {(run.setting.task.metric.replace("_", " "), run.setting.task.percent) for run in runs}
+    metric, percent = kinds.pop() if len(kinds) == 1 else ("score", False)
     numbers = [f"train {metric}", f"test {metric}"]
-    names = ["data set", "pattern", *columns.names, "method", *numbers]
     papers = [f"paper: {name}" for name in numbers]
     table = Table(
         "accuracy",
-        f"{metric.capitalize()} in %" if percent else metric.capitalize(),
-        [*names, *papers, "train loss", "seeds", "remark"],
+        metric.capitalize() + (" in %" if percent else ""),
+        [*columns.names, *numbers, *papers, "train loss", "seeds", "remark"],
         remark=("Means" if each_seed else "Mean ± standard deviation over seeds, of means")
         + f" over the last {LAST_ROUNDS} rounds, or over the last tenth where that is less.",
     )
@@ -70,37 +71,18 @@ def accuracy(runs: Sequence[Run], *, each_seed: bool = False) -> Table:
     for (setting, reached, _), group in grouped(runs, key).items():
         longer = shortened(setting)
         paper = None if reached else published(replace(setting, rounds=longer or setting.rounds))
-        final = [run.summary.final for run in group]
+        scale, digits = (100.0, 1) if setting.task.percent else (1.0, 3)
+        scores = [[run.summary.score(part) for run in group] for part in PARTS]
         row: list[Cell] = [
-            *_cells(setting, columns),
-            *(_score([run.summary.score(part) for run in group], setting.task) for part in PARTS),
-            *_published(paper),
-            Spread.of([e["train_loss"] for e in final], scale=1.0, digits=3),
+            *columns.cells(setting),
+            *(Spread.of(values, scale=scale, digits=digits) for values in scores),
+            *(["", ""] if paper is None else [Spread(*paper.train), Spread(*paper.test)]),
+            Spread.of([run.summary.final["train_loss"] for run in group], scale=1.0, digits=3),
             ", ".join(str(run.seed) for run in group),
             _remark(group, reached, longer),
         ]
         table.rows.append(row)
     return table.without_empty_columns()
-
-
-def _metric(runs: Sequence[Run]) -> tuple[str, bool]:
-    """Return what the tasks' metric is called, and whether it is in %."""
-    found = {(run.setting.task.metric.replace("_", " "), run.setting.task.percent) for run in runs}
-    return found.pop() if len(found) == 1 else ("score", False)
-
-
-def _score(values: Sequence[object], task: Task) -> Spread:
-    return Spread.of(values) if task.percent else Spread.of(values, scale=1.0, digits=3)
-
-
-def _cells(setting: Setting, columns: Columns) -> list[Cell]:
-    """Return the cells of a row that say what was run."""
-    head = [display_value(setting, key) for key in ("task", "pattern")]
-    return [*head, *columns.cells(setting), display_value(setting, "method")]
-
-
-def _published(paper: Published | None) -> list[Cell]:
-    return ["", ""] if paper is None else [Spread(*paper.train), Spread(*paper.test)]
 
 
 def _remark(group: Sequence[Run], reached: int | None, longer: int | None) -> str:
@@ -121,12 +103,11 @@ def spread(runs: Sequence[Run]) -> Table | None:
     if not finished:
         return None
     columns = Columns.of(run.setting for run in runs)
-    numbers = ["loss", "train accuracy", "test accuracy"]
+    numbers = [key.replace("_", " ") for key in SPREADS]
     table = Table(
         "spread",
         "Standard deviation over clients, accuracy in %",
-        ["data set", "pattern", *columns.names, "method", *numbers]
-        + [f"paper: {name}" for name in numbers],
+        [*columns.names, *numbers, *(f"paper: {name}" for name in numbers)],
         remark="Mean ± standard deviation over seeds, of the final model.",
     )
     for setting, group in grouped(finished, lambda run: run.setting).items():
@@ -135,17 +116,11 @@ def spread(runs: Sequence[Run]) -> Table | None:
             [np.nanstd(run.clients[key]) for run in group if run.clients is not None]
             for key in SPREADS
         ]
-        cells: list[Cell] = ["", "", ""]
+        ours = [Spread.of(values[0], scale=1.0, digits=3), *map(Spread.of, values[1:])]
+        theirs = ["", "", ""]
         if paper is not None and paper.spread is not None:
-            cells = [f"{paper.spread[0]:.3f}", *(f"{value:.1f}" for value in paper.spread[1:])]
-        table.rows.append(
-            [
-                *_cells(setting, columns),
-                Spread.of(values[0], scale=1.0, digits=3),
-                *(Spread.of(some) for some in values[1:]),
-                *cells,
-            ]
-        )
+            theirs = [f"{paper.spread[0]:.3f}", *(f"{value:.1f}" for value in paper.spread[1:])]
+        table.rows.append([*columns.cells(setting), *ours, *theirs])
     table = table.without_empty_columns()
     if "paper: loss" in table.header:
         table.remark += " The paper's loss has a unit of its own: compare the order of methods."
@@ -153,62 +128,94 @@ def spread(runs: Sequence[Run]) -> Table | None:
 
 
 def by_class(panel: Panel) -> Table | None:
-    """Return the test accuracy by class, those first whose owners come most often.
-
-    Of many classes the outermost are shown.
-    """
-    runs = [run for some in panel.lines.values() for run in some if not run.reached]
-    runs = [run for run in runs if run.class_participation is not None]
-    if not runs:
+    """Return the test accuracy by class, those first whose owners come most often."""
+    lines = panel.having(lambda run: None if run.reached else run.classes)
+    if not lines:
         return None
-    places = shown_places(len(class_order(runs[0])))
-    lines = {name: [run for run in group if run in runs] for name, group in panel.lines.items()}
-    lines = {name: group for name, group in lines.items() if group}
-    values = {name: [class_accuracy(run) for run in group] for name, group in lines.items()}
-    present = np.mean([class_participation(run) for run in runs], axis=0)
     table = Table(
         f"classes-{panel.name}",
         f"Test accuracy in % by class: {panel.title}",
         ["class", "participation", *lines],
         remark="Participation: the mean probability in % with which a sample is there.",
     )
-    for name, place in zip(class_names(runs, places), places, strict=True):
-        cells = [Spread.of([some[place] for some in values[line]]) for line in lines]
-        table.rows.append([name, Spread(100 * present[place]), *cells])
+    for place, name, present in zip(*shown_classes(lines), strict=True):
+        cells = [Spread.of([run.accuracy[place] for run in some]) for some in lines.values()]
+        table.rows.append([name, Spread(100 * present), *cells])
     return table
 
 
-def class_order(run: Run) -> NDArray[np.int64]:
-    """Return the classes of a run, those first whose owners come most often."""
-    if run.class_participation is None:
-        raise ValueError(f"{run.directory.path} has no record of participation.")
-    return np.argsort(-run.class_participation, kind="stable")
+def shown_classes(
+    lines: Mapping[str, Sequence[Classes]],
+) -> tuple[NDArray[np.int64], list[str], NDArray[np.float64]]:
+    """Return places in the order of classes, their names, and how often their samples are there.
 
-
-def class_accuracy(run: Run) -> NDArray[np.float64]:
-    """Return the test accuracies of the classes in the order of `class_order`."""
-    return run.summary.final["test_class_accuracy"][class_order(run)]
-
-
-def class_participation(run: Run) -> NDArray[np.float64]:
-    """Return how often the classes are there, in the order of `class_order`."""
-    order = class_order(run)
-    return np.zeros(len(order)) if (p := run.class_participation) is None else p[order]
-
-
-def class_names(runs: Sequence[Run], places: NDArray[np.int64]) -> list[str]:
-    """Return the names of the classes at these places in the order of participation.
-
-    Which classes come often depends on the seed: over several seeds a name is a place.
+    Of many classes the outermost are shown. Which classes come often depends on the seed: over
+    several seeds a name is a place.
     """
-    if len({run.seed for run in runs}) > 1:
-        return [f"no. {place + 1}" for place in places]
-    classes = runs[0].setting.task.classes
-    return [classes[number] for number in class_order(runs[0])[places]]
+    runs = [run for some in lines.values() for run in some]
+    places, half = np.arange(len(runs[0].names)), SHOWN_CLASSES // 2
+    if len(places) > SHOWN_CLASSES:
+        places = np.concatenate([places[:half], places[-half:]])
+    several = len({run.seed for run in runs}) > 1
+    names = [f"no. {place + 1}" if several else runs[0].names[place] for place in places]
+    return places, names, np.mean([run.participation for run in runs], axis=0)[places]
 
 
-def shown_places(classes: int) -> NDArray[np.int64]:
-    """Return the places in the order of classes that are shown: all, or the outermost."""
-    places = np.arange(classes)
-    half = SHOWN_CLASSES // 2
-    return places if classes <= SHOWN_CLASSES else np.concatenate([places[:half], places[-half:]])
+def present(
+    paths: Iterable[Path], where: Path, console: Console, *, each_seed: bool = False, **plots: Any
+) -> None:
+    """Print and write the tables of the runs in `paths`, and draw them.
+
+    Runs that were interrupted before their first report are left out.
+    """
+    if runs := read_runs(paths):
+        show_tables(runs, where, console, each_seed=each_seed)
+        show_plots(runs, where, console, **plots)
+
+
+def show_tables(
+    runs: Sequence[Run], where: Path, console: Console, *, each_seed: bool = False
+) -> None:
+    """Print tables, of the classes only if there is one comparison, and write them to `where`."""
+    found = tables(runs, each_seed=each_seed)
+    of_classes = [table for table in found if table.name.startswith("classes-")]
+    for table in found:
+        if len(of_classes) == 1 or table not in of_classes:
+            show(table, console)
+    write_tables(found, where, console)
+
+
+def write_tables(found: Sequence[Table], where: Path, console: Console) -> None:
+    """Write tables to `where` and say which files."""
+    _written(lambda: write(found, where), where, console)
+
+
+def show(table: Table, console: Console) -> None:
+    """Print a table; on a narrow terminal its lines are broken rather than cut off."""
+    console.print(table.rich(), soft_wrap=True)
+
+
+def show_plots(runs: Sequence[Run], where: Path, console: Console, **options: Any) -> bool:
+    """Draw plots of these kinds and formats into `where`, say which, and whether there are any."""
+    # Matplotlib takes a second, which no command without plots should wait for.
+    from simulations.report.plots import draw_runs  # noqa: PLC0415
+
+    return bool(_written(lambda: draw_runs(runs, where, **options), where, console))
+
+
+def say_where(files: Sequence[Path], console: Console) -> None:
+    """Say which files were written; a plot's two formats are one."""
+    for file in files:
+        if file.suffix != ".svg":
+            more = " (and .svg)" if file.with_suffix(".svg") in files else ""
+            console.print(f"{file}{more}", highlight=False, soft_wrap=True)
+
+
+def _written(make: Callable[[], list[Path]], where: Path, console: Console) -> list[Path]:
+    try:
+        files = make()
+    except OSError as error:
+        reason = f"be a directory that can be written to ({error.strerror or error})"
+        raise ConfigError(f"out is {str(where)!r}, but must {reason}.") from None
+    say_where(files, console)
+    return files

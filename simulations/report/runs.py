@@ -6,22 +6,23 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simulations.config import ConfigError
 from simulations.methods import Look
-from simulations.report.setting import Columns, Setting, display_name, display_value, varying
+from simulations.report.setting import Columns, Setting, described, display_value, varying
 from simulations.runs.directory import RunDirectory
 from simulations.runs.summary import Summary
 from simulations.tasks import Task
 
 Key = TypeVar("Key", bound=Hashable)
+Part = TypeVar("Part")
 
 LONGEST_NAME = 120
 """Bytes of a panel's name; file systems allow 255, and names of plots have more in them."""
@@ -29,63 +30,44 @@ LONGEST_NAME = 120
 _STEPS = ("lr", "server_lr")
 
 
-@dataclass(frozen=True, eq=False)
+class Classes(NamedTuple):
+    """The classes of a run, those first whose owners come most often."""
+
+    seed: int
+    names: list[str]
+    participation: NDArray[np.float64]
+    accuracy: NDArray[np.float64]
+
+
 class Run:
-    """A run with at least one report."""
+    """A run with at least one report; `reached` is the round of the last one until it has ended.
 
-    directory: RunDirectory
-    summary: Summary
-    metrics: list[dict[str, Any]]
+    `participation` and `clients`, which there are of finished runs, are what those files hold.
+    """
 
-    @classmethod
-    def of(cls, path: Path) -> Run:
-        """Read the run in `path`."""
-        directory = RunDirectory(path)
-        return cls(directory, Summary.of(path), directory.metrics())
-
-    @cached_property
-    def setting(self) -> Setting:
-        """What was run, apart from the seed."""
-        return Setting.of(self.summary.config)
-
-    @property
-    def seed(self) -> int:
-        """The seed."""
-        return self.summary.config.seed
-
-    @property
-    def look(self) -> Look | None:
-        """How the method looks in plots, if it has a look of its own."""
-        return self.summary.config.algorithm.look
-
-    @property
-    def diverged(self) -> bool:
-        """Whether the loss became no number."""
-        return self.summary.status == "diverged"
-
-    @property
-    def reached(self) -> int | None:
-        """The round of the last report, if the run has not ended yet."""
+    def __init__(self, path: Path) -> None:
+        self.directory = RunDirectory(path)
+        self.summary = Summary.of(path)
+        self.metrics = self.directory.metrics()
+        self.setting = Setting.of(self.summary.config)
+        self.seed = self.summary.config.seed
+        self.diverged = self.summary.status == "diverged"
         last = int(self.metrics[-1]["round"])
-        return None if self.diverged or last >= self.setting.rounds else last
+        self.reached = None if self.diverged or last >= self.setting.rounds else last
+        self.participation = _arrays(self.directory.participation_file)
+        self.clients = _arrays(self.directory.clients_file)
 
     @cached_property
-    def participation(self) -> dict[str, NDArray[Any]] | None:
-        """What is in participation.npz."""
-        return _arrays(self.directory.participation_file)
-
-    @cached_property
-    def clients(self) -> dict[str, NDArray[Any]] | None:
-        """What is in clients.npz, once the run has finished."""
-        return _arrays(self.directory.clients_file)
-
-    @cached_property
-    def class_participation(self) -> NDArray[np.float64] | None:
-        """The mean probability with which a sample of each class is there in a round."""
-        if self.participation is None or not self.setting.task.classes:
+    def classes(self) -> Classes | None:
+        """How often samples of each class are there, and how accurate the model is on them."""
+        names = self.setting.task.classes
+        if self.participation is None or not names:
             return None
         keys = ("probability", "class_shares", "sizes")
-        return class_presence(*(self.participation[key] for key in keys))
+        present = class_presence(*(self.participation[key] for key in keys))
+        order = np.argsort(-present, kind="stable")
+        accuracy = self.summary.final["test_class_accuracy"][order]
+        return Classes(self.seed, [names[number] for number in order], present[order], accuracy)
 
 
 def class_presence(
@@ -107,27 +89,23 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]] | None:
 class Panel:
     """Runs that are compared with each other: they share everything but method and step sizes.
 
-    Parameters
-    ----------
-    title : str
-        What they share, as far as other panels differ from it.
-    name : str
-        The title as part of a file's name.
-    lines : dict[str, list[Run]]
-        The seeds by method.
-    looks : Mapping[str, Look | None]
-        How the methods look in plots, where a line is a method.
+    The title says what they share as far as other panels differ from it, and `name` is the title as
+    part of a file's name. `lines` are the seeds by method; where a line is a method, it has a look.
     """
 
     title: str
     name: str
+    task: Task
     lines: dict[str, list[Run]]
-    looks: Mapping[str, Look | None] = field(default_factory=dict)
+    looks: Mapping[str, Look | None]
 
-    @property
-    def task(self) -> Task:
-        """The task that all runs share."""
-        return next(iter(self.lines.values()))[0].setting.task
+    def having(self, part: Callable[[Run], Part | None]) -> dict[str, list[Part]]:
+        """Return this part of the runs that have it, by line; lines without any are left out."""
+        found = {
+            label: [value for run in runs if (value := part(run)) is not None]
+            for label, runs in self.lines.items()
+        }
+        return {label: values for label, values in found.items() if values}
 
 
 def run_paths(directory: Path) -> Iterator[Path]:
@@ -143,24 +121,24 @@ def run_paths(directory: Path) -> Iterator[Path]:
 
 
 def find_runs(directory: Path) -> list[Run]:
-    """Return all runs with results at any depth below `directory`.
+    """Return all runs with results below `directory`; it is an error if there are none."""
+    if runs := read_runs(run_paths(directory)):
+        return runs
+    raise ConfigError(f"DIR is {str(directory)!r}, but must hold at least one run with results.")
+
+
+def read_runs(paths: Iterable[Path]) -> list[Run]:
+    """Return the runs with results among `paths`.
 
     A run that was repeated counts once: it is deterministic, and no further seed.
     """
-    return read_runs(run_paths(directory), where=directory)
-
-
-def read_runs(paths: Iterable[Path], *, where: Path) -> list[Run]:
-    """Return the runs with results among `paths`; it is an error if there are none."""
     found: dict[Hashable, Run] = {}
     for path in paths:
         if RunDirectory(path).metrics():
-            run = Run.of(path)
+            run = Run(path)
             key = (run.setting, run.seed)
             if key not in found or (found[key].reached or 1e99) < (run.reached or 1e99):
                 found[key] = run
-    if not found:
-        raise ConfigError(f"DIR is {str(where)!r}, but must hold at least one run with results.")
     return sorted(found.values(), key=lambda run: (run.setting.order(), run.seed))
 
 
@@ -178,23 +156,19 @@ def panels(runs: Iterable[Run]) -> list[Panel]:
     columns = Columns.of(run.setting for run in runs)
     found = []
     for common, members in grouped(runs, lambda run: run.setting.whatever_the_method()).items():
-        parts = columns.texts(common, _STEPS)
-        head = [display_value(common, "task"), common.pattern.name]
         keys = columns.shown(common, _STEPS)
-        slug = "-".join(
-            [common.task.name, common.pattern.name]
-            + [f"{key.replace('_', '-')}-{display_value(common, key)}" for key in keys]
-        )
+        title = ", ".join([common.task.title, common.pattern.name, *described(common, keys)])
+        parts = [f"{key.replace('_', '-')}-{display_value(common, key)}" for key in keys]
+        slug = "-".join([common.task.name, common.pattern.name, *parts])
         steps = [key for key in varying(run.setting for run in members) if key in columns.keys]
         lines = grouped(members, lambda run: _line(run.setting, steps))  # noqa: B023
-        looks = {} if steps else {label: some[0].look for label, some in lines.items()}
-        found.append(Panel(", ".join(head + parts), file_name(slug), lines, looks))
+        looks = {label: some[0].summary.config.algorithm.look for label, some in lines.items()}
+        found.append(Panel(title, file_name(slug), common.task, lines, {} if steps else looks))
     return found
 
 
 def _line(setting: Setting, steps: list[str]) -> str:
-    parts = [f"{display_name(key)}={display_value(setting, key)}" for key in steps]
-    return ", ".join([display_value(setting, "method"), *parts])
+    return ", ".join([display_value(setting, "method"), *described(setting, steps, "=")])
 
 
 def file_name(text: str) -> str:

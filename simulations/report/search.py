@@ -20,13 +20,9 @@ ROUNDS = 500
 """The training loss after this many rounds decides."""
 
 
-def _grid(first: float, last: float) -> tuple[float, ...]:
-    """Return powers of ten in steps of a quarter, rounded as in the paper's table."""
-    count = round((last - first) / 0.25) + 1
-    return tuple(float(f"{10 ** (first + 0.25 * step):.3g}") for step in range(count))
-
-
-LOCAL_GRID, GLOBAL_GRID = _grid(-2, -0.5), _grid(0, 1.5)
+LOCAL_GRID = (0.01, 0.0178, 0.0316, 0.0562, 0.1, 0.178, 0.316)
+GLOBAL_GRID = (1.0, 1.78, 3.16, 5.62, 10.0, 17.8, 31.6)
+"""Powers of ten in steps of a quarter, rounded as in the paper's table."""
 
 RunAll = Callable[[list[RunConfig]], bool]
 """Runs what is missing; False if it was interrupted."""
@@ -34,9 +30,8 @@ RunAll = Callable[[list[RunConfig]], bool]
 
 @dataclass(frozen=True)
 class Candidate:
-    """Step sizes of a method, and the training losses of its seeds with them."""
+    """Step sizes, and the training losses of a method's seeds with them."""
 
-    method: str
     lr: float
     server_lr: float
     losses: tuple[float, ...]
@@ -49,63 +44,41 @@ class Candidate:
 
 
 class Search:
-    """A search over both grids for several methods.
+    """A search over both grids for several methods, with these settings of the runs.
 
-    Parameters
-    ----------
-    methods : Sequence[str]
-        As the option --methods has them.
-    values : Mapping[str, Any]
-        Settings of the runs.
-    seeds : Sequence[int]
-        Losses are means over these.
-    parent : Path
-        The directory below which each run has its own.
+    Losses are means over seeds. Each run has its own directory below `parent`.
     """
 
     def __init__(
         self, methods: Sequence[str], values: Mapping[str, Any], seeds: Sequence[int], parent: Path
     ) -> None:
-        self._methods = methods
         self._values = {"num_server_rounds": ROUNDS, **values}
         self._seeds = seeds
         self._parent = parent
+        self._found: dict[str, dict[tuple[float, float], Candidate]] = {m: {} for m in methods}
         self.rounds = self._config(methods[0], LOCAL_GRID[0], 1.0, seeds[0]).rounds
-        self.stages: dict[str, list[list[Candidate]]] = {method: [] for method in methods}
-
-    def first(self) -> list[RunConfig]:
-        """Return the runs of the first stage."""
-        return [c for method in self._methods for lr in LOCAL_GRID for c in self._runs(method, lr)]
-
-    def second(self) -> list[RunConfig]:
-        """Return the runs of the second stage, after the first one has been read."""
-        configs = []
-        for method in self._methods:
-            best = self.choice(method)
-            if best is not None and self._has_global_step(method):
-                for server_lr in GLOBAL_GRID:
-                    configs += self._runs(method, best.lr, server_lr)
-        return configs
 
     def run(self, run_all: RunAll) -> bool:
         """Run both stages; returns False if it was interrupted."""
-        if not run_all(self.first()):
+        first = [(method, lr, 1.0) for method in self._found for lr in LOCAL_GRID]
+        if not self._run_stage(first, run_all):
             return False
-        for method in self._methods:
-            self.stages[method] = [[self._candidate(method, lr, 1.0) for lr in LOCAL_GRID]]
-        second = self.second()
-        if second and not run_all(second):
+        best = {method: self.choice(method) for method in self._found if _has_global_step(method)}
+        second = [(m, found.lr, eta) for m, found in best.items() if found for eta in GLOBAL_GRID]
+        return not second or self._run_stage(second, run_all)
+
+    def _run_stage(self, points: list[tuple[str, float, float]], run_all: RunAll) -> bool:
+        configs = {point: [self._config(*point, seed) for seed in self._seeds] for point in points}
+        if not run_all([config for some in configs.values() for config in some]):
             return False
-        for method in self._methods:
-            best = self.choice(method)
-            if best is not None and self._has_global_step(method):
-                stage = [self._candidate(method, best.lr, server_lr) for server_lr in GLOBAL_GRID]
-                self.stages[method].append(stage)
+        for (method, lr, server_lr), some in configs.items():
+            losses = tuple(_final_loss(Path(config.run_dir)) for config in some)
+            self._found[method][lr, server_lr] = Candidate(lr, server_lr, losses)
         return True
 
     def choice(self, method: str) -> Candidate | None:
         """Return the best step sizes so far, None if all have diverged."""
-        best = min(self.stages[method][-1], key=lambda candidate: candidate.loss)
+        best = min(self._found[method].values(), key=lambda candidate: candidate.loss)
         return best if math.isfinite(best.loss) else None
 
     def table(self) -> Table:
@@ -115,43 +88,27 @@ class Search:
             f"Training loss after round {self.rounds}",
             ["method", "γ", "η", "training loss", "remark"],
         )
-        for method, stages in self.stages.items():
-            choice = self.choice(method)
+        for method, found in self._found.items():
+            choice, has_global_step = self.choice(method), _has_global_step(method)
             name = self._config(method, 1.0, 1.0, self._seeds[0]).algorithm.label
-            for number, stage in enumerate(stages):
-                for candidate in stage:
-                    if number and candidate.server_lr == 1.0:
-                        continue
-                    eta = f"{candidate.server_lr:g}" if self._has_global_step(method) else "none"
-                    table.rows.append(
-                        [
-                            name,
-                            f"{candidate.lr:g}",
-                            eta,
-                            _loss(candidate),
-                            _remark(
-                                candidate, choice, has_global_step=self._has_global_step(method)
-                            ),
-                        ]
-                    )
+            for candidate in found.values():
+                eta = f"{candidate.server_lr:g}" if has_global_step else "none"
+                remark = _remark(candidate, has_global_step) if candidate is choice else ""
+                loss: Cell = "no number"
+                if math.isfinite(candidate.loss):
+                    loss = Spread.of(candidate.losses, scale=1.0, digits=4)
+                table.rows.append([name, f"{candidate.lr:g}", eta, loss, remark])
         return table
 
-    def _runs(self, method: str, lr: float, server_lr: float = 1.0) -> list[RunConfig]:
-        return [self._config(method, lr, server_lr, seed) for seed in self._seeds]
-
     def _config(self, method: str, lr: float, server_lr: float, seed: int) -> RunConfig:
-        steps = {"lr": lr, "server_lr": server_lr if self._has_global_step(method) else 0.0}
-        method_keys = {**method_settings(method), **steps, "seed": seed}
-        config = RunConfig(**{**self._values, **method_keys})
+        steps = {"lr": lr, "server_lr": server_lr if _has_global_step(method) else 0.0}
+        config = RunConfig(**{**self._values, **method_settings(method), **steps, "seed": seed})
         name = f"{run_name(config)}-lr-{lr:g}-server-lr-{server_lr:g}"
         return replace(config, run_dir=str(self._parent / name))
 
-    def _has_global_step(self, method: str) -> bool:
-        return METHODS.find(method_settings(method)["method"]).server_step
 
-    def _candidate(self, method: str, lr: float, server_lr: float) -> Candidate:
-        losses = [_final_loss(Path(c.run_dir)) for c in self._runs(method, lr, server_lr)]
-        return Candidate(method, lr, server_lr, tuple(losses))
+def _has_global_step(method: str) -> bool:
+    return METHODS.find(method_settings(method)["method"]).server_step
 
 
 def _final_loss(path: Path) -> float:
@@ -161,15 +118,7 @@ def _final_loss(path: Path) -> float:
     return math.inf if loss is None or run.outcome()["status"] == "diverged" else float(loss)
 
 
-def _loss(candidate: Candidate) -> Cell:
-    if not math.isfinite(candidate.loss):
-        return "no number"
-    return Spread.of(candidate.losses, scale=1.0, digits=4)
-
-
-def _remark(candidate: Candidate, choice: Candidate | None, *, has_global_step: bool) -> str:
-    if choice is None or (candidate.lr, candidate.server_lr) != (choice.lr, choice.server_lr):
-        return ""
-    edges = {LOCAL_GRID[0], LOCAL_GRID[-1]}
-    at_edge = candidate.lr in edges or (has_global_step and candidate.server_lr == GLOBAL_GRID[-1])
+def _remark(choice: Candidate, has_global_step: bool) -> str:
+    at_edge = choice.lr in (LOCAL_GRID[0], LOCAL_GRID[-1])
+    at_edge |= has_global_step and choice.server_lr == GLOBAL_GRID[-1]
     return "chosen, at the edge of the grid" if at_edge else "chosen"

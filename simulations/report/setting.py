@@ -12,8 +12,6 @@ from simulations.methods import Method
 from simulations.patterns import Pattern
 from simulations.tasks import Task
 
-ALWAYS_SHOWN = ("task", "pattern", "method")
-
 MOST_COLUMNS = 5
 """Settings that a table has columns for; more than these are named where they are unusual."""
 
@@ -51,16 +49,10 @@ class Setting:
     @classmethod
     def of(cls, config: RunConfig) -> Setting:
         """Return the setting of a run."""
-        changed: dict[str, Any] = {
-            "task": config.task,
-            "pattern": config.participation,
-            "method": config.algorithm,
-            "rounds": config.rounds,
-            "lr": config.local_lr,
-            "server_lr": config.global_lr,
-        }
-        others = {item.name for item in fields(cls)} - changed.keys()
-        return cls(**changed, **{name: getattr(config, name) for name in others})
+        effects = {"pattern": "participation", "method": "algorithm", "lr": "local_lr",
+                   "server_lr": "global_lr"}  # fmt: skip
+        names = {item.name: effects.get(item.name, item.name) for item in fields(cls)}
+        return cls(**{name: getattr(config, source) for name, source in names.items()})
 
     def whatever_the_method(self) -> Setting:
         """Return the setting without the method and its step sizes."""
@@ -87,20 +79,15 @@ def varying(settings: Iterable[Setting]) -> list[str]:
     Rounds and step sizes have values of their own for each task and method, and parameters belong
     to one task or pattern; that these differ is nothing that a reader must be told.
     """
-    settings = list(settings)
     values: dict[str, dict[tuple[Any, ...], set[Any]]] = {}
     scopes = {item.name: item.metadata["within"] for item in fields(Setting)}
     for setting in settings:
         for key, value in setting.values().items():
-            within = scopes.get(key, (key.partition(".")[0],))
-            scope = tuple(_scope(getattr(setting, name), key) for name in within)
+            within = [getattr(setting, n) for n in scopes.get(key, (key.partition(".")[0],))]
+            # Tasks are compared by their kind, and so is what a parameter belongs to.
+            scope = tuple(type(v) if "." in key or isinstance(v, Task) else v for v in within)
             values.setdefault(key, {}).setdefault(scope, set()).add(value)
     return [key for key, by in values.items() if any(len(some) > 1 for some in by.values())]
-
-
-def _scope(value: Any, key: str) -> Any:
-    """Return what the values of a key are compared within: one kind of task, or one method."""
-    return type(value) if "." in key or isinstance(value, Task) else value
 
 
 def display_name(key: str) -> str:
@@ -111,19 +98,20 @@ def display_name(key: str) -> str:
 
 def display_value(setting: Setting, key: str) -> str:
     """Return the value of a key as tables and plots show it, empty where there is none."""
-    if key == "task":
-        return setting.task.title
-    if key == "pattern":
-        return setting.pattern.name
-    if key == "method":
-        return setting.method.label if setting.method else ""
-    value = setting.values().get(key, "")
+    head = {"task": setting.task.title, "pattern": setting.pattern.name,
+            "method": setting.method.label if setting.method else ""}  # fmt: skip
+    value = {**setting.values(), **head}.get(key, "")
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def described(setting: Setting, keys: Iterable[str], sign: str = " = ") -> list[str]:
+    """Return the values of keys with their names."""
+    return [f"{display_name(key)}{sign}{display_value(setting, key)}" for key in keys]
 
 
 @dataclass(frozen=True)
 class Columns:
-    """How a table or a title tells settings apart.
+    """How a table or a title tells settings apart, beside data set, pattern and method.
 
     Few keys are columns of their own; of many, each row names those in which it is unusual.
     """
@@ -143,14 +131,17 @@ class Columns:
 
     @property
     def names(self) -> list[str]:
-        """The names of the columns."""
-        return ["setting"] if self.usual else [display_name(key) for key in self.keys]
+        """The names of a table's first columns, which say what was run."""
+        own = ["setting"] if self.usual else [display_name(key) for key in self.keys]
+        return ["data set", "pattern", *own, "method"]
 
     def cells(self, setting: Setting) -> list[str]:
-        """Return what a row has in the columns."""
+        """Return what a row has in these columns."""
+        own = [", ".join(described(setting, self.shown(setting)))]
         if not self.usual:
-            return [display_value(setting, key) for key in self.keys]
-        return [", ".join(self.texts(setting))]
+            own = [display_value(setting, key) for key in self.keys]
+        first, second, last = (display_value(setting, key) for key in ("task", "pattern", "method"))
+        return [first, second, *own, last]
 
     def shown(self, setting: Setting, without: Sequence[str] = ()) -> list[str]:
         """Return the keys that are worth naming for a setting."""
@@ -159,8 +150,3 @@ class Columns:
             for key in self.keys
             if key not in without and display_value(setting, key) not in ("", self.usual.get(key))
         ]
-
-    def texts(self, setting: Setting, without: Sequence[str] = ()) -> list[str]:
-        """Return the keys that are worth naming with their values."""
-        keys = self.shown(setting, without)
-        return [f"{display_name(key)} = {display_value(setting, key)}" for key in keys]

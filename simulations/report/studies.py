@@ -11,15 +11,8 @@ from typing import Any
 from simulations.cli.invocation import distinct, method_settings, run_name
 from simulations.config import ConfigError, RunConfig, key_of
 
-PAPER_METHODS = (
-    "fedau:0",
-    "fedau:50",
-    "average-participating",
-    "average-all",
-    "fedvarp",
-    "mifa",
-    "known-statistics",
-)
+PAPER_METHODS = ("fedau:0", "fedau:50", "average-participating", "average-all", "fedvarp", "mifa",
+                 "known-statistics")  # fmt: skip
 CUTOFFS = (1, 5, 10, 50, 100, 500, 1000, 100_000)
 FLOORS = (0.02, 0.01, 0.005, 0.001, 0.0)
 MEANS = (0.1, 0.01, 0.001)
@@ -27,27 +20,14 @@ MEANS = (0.1, 0.01, 0.001)
 
 @dataclass(frozen=True)
 class Study:
-    """What a study varies.
+    """What a study varies, and the kinds of plots that it draws of its runs.
 
-    Parameters
-    ----------
-    title : str
-        What it shows, in a few words.
-    methods : tuple[str, ...]
-        As the option --methods has them.
-    axes : Mapping[str, tuple[Any, ...]]
-        The settings that vary beside method and seed, with their values.
-    fixed : Mapping[str, Any]
-        Settings that are not the run config's defaults.
-    kinds : tuple[str, ...]
-        The plots that it draws of its runs.
-    trains : bool
-        False for what depends on participation alone.
+    `axes` are the settings that vary beside method and seed, with their values, and `fixed` others
+    that are not the run config's defaults. What depends on participation alone trains nothing.
     """
 
-    title: str
+    axes: Mapping[str, tuple[Any, ...]]
     methods: tuple[str, ...] = PAPER_METHODS
-    axes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     fixed: Mapping[str, Any] = field(default_factory=dict)
     kinds: tuple[str, ...] = ("curves",)
     trains: bool = True
@@ -57,41 +37,27 @@ _CIFAR = {"dataset": ("cifar10",), "pattern": ("bernoulli",)}
 
 STUDIES: Mapping[str, Study] = {
     "main": Study(
-        "the main table",
-        axes={
+        {
             "dataset": ("svhn", "cifar10", "cifar100", "cinic10"),
             "pattern": ("bernoulli", "markov", "cyclic"),
-        },
+        }
     ),
-    "heterogeneity": Study(
-        "how much participation differs",
-        axes={**_CIFAR, "alpha_participation": (0.01, 0.05, 0.1, 0.5, 1.0)},
-    ),
+    "heterogeneity": Study({**_CIFAR, "alpha_participation": (0.01, 0.05, 0.1, 0.5, 1.0)}),
     "low-participation": Study(
-        "clients that hardly ever come",
+        {**_CIFAR, "mean_participation": MEANS},
         methods=PAPER_METHODS[1:],
-        axes={**_CIFAR, "mean_participation": MEANS},
         fixed={"min_participation": 0.0},
     ),
     "cutoff": Study(
-        "accuracy against the cutoff K",
+        {**_CIFAR, "min_participation": FLOORS},
         methods=tuple(f"fedau:{cutoff}" for cutoff in CUTOFFS),
-        axes={**_CIFAR, "min_participation": FLOORS},
         kinds=("cutoff",),
     ),
-    "spread": Study(
-        "loss and accuracy over clients",
-        methods=PAPER_METHODS[:4],
-        axes=_CIFAR,
-        kinds=("curves", "clients"),
-    ),
+    "spread": Study(_CIFAR, methods=PAPER_METHODS[:4], kinds=("curves", "clients")),
     "weights": Study(
-        "the weights against 1/p",
-        methods=("fedau:0",),
-        axes={"dataset": ("cifar10",), "pattern": ("bernoulli", "cyclic")},
-        trains=False,
+        {**_CIFAR, "pattern": ("bernoulli", "cyclic")}, methods=("fedau:0",), trains=False
     ),
-    "patterns": Study("pictures of participation", methods=("fedau:0",), axes=_CIFAR, trains=False),
+    "patterns": Study(_CIFAR, methods=("fedau:0",), trains=False),
 }
 
 
@@ -110,19 +76,10 @@ def study_configs(
     parent: Path,
     methods: Sequence[str] | None = None,
 ) -> list[RunConfig]:
-    """Return the runs of a study.
+    """Return the runs of a study, each with its own directory below `parent`.
 
-    Parameters
-    ----------
-    given : Mapping[str, Any]
-        Settings of the user, which take the place of the study's; a text with commas has several
-        values for one of its axes.
-    seeds : Sequence[int]
-        The seeds.
-    parent : Path
-        The directory below which each run has its own.
-    methods : Sequence[str] | None
-        Methods instead of the study's.
+    Settings and methods that the user has given take the place of the study's; a text with commas
+    has several values for one of its axes.
     """
     axes = {key: _values(given.get(key), values) for key, values in chosen.axes.items()}
     others = {key: value for key, value in given.items() if key not in axes}

@@ -5,15 +5,14 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 import rich.box
 import rich.table
 
 _LONGEST = 24
-
-
 _HUGE = 1e6
 """Such a loss is about to become infinite; nobody wants to count its digits."""
 
@@ -68,59 +67,42 @@ class Table:
     def without_empty_columns(self) -> Table:
         """Return the table without the columns in which nothing is said."""
         kept = [i for i in range(len(self.header)) if any(row[i] != "" for row in self.rows)]
-        return Table(
-            self.name,
-            self.title,
-            [self.header[i] for i in kept],
-            [[row[i] for i in kept] for row in self.rows],
-            self.remark,
-        )
+        rows = [[row[i] for i in kept] for row in self.rows]
+        return replace(self, header=[self.header[i] for i in kept], rows=rows)
 
     def markdown(self) -> str:
         """Return the table in Markdown, with its title."""
-        head: list[list[Cell]] = [[*self.header], ["---"] * len(self.header)]
-        lines = [*head, *self.rows]
-        text = "\n".join("| " + " | ".join(_escaped(cell) for cell in row) + " |" for row in lines)
+        lines: list[Sequence[Cell]] = [self.header, ["---"] * len(self.header), *self.rows]
+        cells = [[str(cell).replace("|", "\\|") for cell in line] for line in lines]
+        text = "\n".join(f"| {' | '.join(line)} |" for line in cells)
         remark = f"\n{self.remark}\n" if self.remark else ""
         return f"## {self.title}\n\n{text}\n{remark}"
 
     def csv(self) -> str:
         """Return the table as CSV: a number with a spread takes two columns, mean and std."""
-        spread = [
+        two = [
             any(isinstance(row[i], Spread) for row in self.rows) for i in range(len(self.header))
         ]
-        file = io.StringIO()
-        writer = csv.writer(file, lineterminator="\n")
-        header: list[str] = []
-        for name, two in zip(self.header, spread, strict=True):
-            header += [f"{name} mean", f"{name} std"] if two else [name]
-        writer.writerow(header)
+        names = zip(self.header, two, strict=True)
+        lines = [[[f"{name} mean", f"{name} std"] if both else [name] for name, both in names]]
         for row in self.rows:
-            texts: list[str] = []
-            for cell, two in zip(row, spread, strict=True):
-                texts += cell.csv() if isinstance(cell, Spread) else [cell, ""] if two else [cell]
-            writer.writerow(texts)
+            cells = zip(row, two, strict=True)
+            texts = [c.csv() if isinstance(c, Spread) else [c, ""][: 1 + both] for c, both in cells]
+            lines.append(texts)
+        file = io.StringIO()
+        csv.writer(file, lineterminator="\n").writerows(chain(*line) for line in lines)
         return file.getvalue()
 
     def rich(self) -> rich.table.Table:
         """Return the table for a terminal."""
         table = rich.table.Table(
-            title=self.title,
-            caption=self.remark or None,
-            title_justify="left",
-            caption_justify="left",
-            box=rich.box.SIMPLE_HEAD,
-            padding=(0, 1, 0, 0),
-        )
+            title=self.title, title_justify="left", caption=self.remark or None,
+            caption_justify="left", box=rich.box.SIMPLE_HEAD, padding=(0, 1, 0, 0),
+        )  # fmt: skip
         for place, name in enumerate(self.header):
             # A header may be broken between words; what is in the cells may not.
             texts = [*name.split(), *(str(row[place]) for row in self.rows)]
-            width = max(map(len, texts), default=0)
-            table.add_column(name, min_width=min(width, _LONGEST))
+            table.add_column(name, min_width=min(max(map(len, texts), default=0), _LONGEST))
         for row in self.rows:
-            table.add_row(*(str(cell) for cell in row))
+            table.add_row(*map(str, row))
         return table
-
-
-def _escaped(cell: Cell) -> str:
-    return str(cell).replace("|", "\\|")

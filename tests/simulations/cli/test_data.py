@@ -2,13 +2,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 from typer.testing import CliRunner
 
-from simulations.cli.data import app
+from simulations.cli.app import register
+
+app = typer.Typer()
+register(app)
 
 
 def run(*arguments):
-    return CliRunner().invoke(app, ["prepare", *map(str, arguments)])
+    return CliRunner().invoke(app, ["data", "prepare", *map(str, arguments)])
 
 
 def test_prepare_makes_the_synthetic_set(tmp_path):

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from simulations.report.curves import curves, moving_average
+from simulations.report.plots import curves, moving_average
 from simulations.report.runs import find_runs, panels
 from tests.simulations.report.made_runs import made_run
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from simulations.config import RunConfig
-from simulations.report.participation_stats import participation_table as draws
+from simulations.report.participation import participation_table as draws
 from simulations.runs.experiment import open_experiment
 
 

@@ -63,7 +63,7 @@ def test_participation_of_classes_is_weighted_by_samples(tmp_path):
     arrays["sizes"][:] = [30, 10, 10]
     made_run(tmp_path / "run", participation=arrays)
     (run,) = find_runs(tmp_path)
-    assert run.class_participation[:3] == pytest.approx([0.45, 0.1, 0.0])
+    assert run.classes.participation[:3] == pytest.approx([0.45, 0.1, 0.0])
 
 
 def test_a_class_is_there_as_often_as_the_clients_that_hold_it():

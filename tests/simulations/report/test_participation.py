@@ -2,13 +2,14 @@ import numpy as np
 import pytest
 
 from simulations.config import RunConfig
-from simulations.report.participation_plots import (
+from simulations.report.participation import (
     draw_participation,
     heterogeneity_picture,
     pattern_picture,
     probability_picture,
+    replay_weights,
+    weight_paths,
 )
-from simulations.report.weight_paths import replay_weights, weight_paths
 from simulations.runs.experiment import open_experiment
 
 
