@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 
 Say = Callable[[str], None]
 """Called with what is being measured."""
+
+
+def milliseconds(
+    call: Callable[[Any], object],
+    values: Iterable[Any],
+    clock: Callable[[], float] = time.perf_counter,
+) -> float:
+    """Return the median time of a call over several values."""
+    times = []
+    for value in values:
+        start = clock()
+        call(value)
+        times.append(clock() - start)
+    return 1e3 * float(np.median(times))
 
 
 class Sides:
