@@ -14,8 +14,8 @@ from simulations.bench.report import describe_machine, save, show
 from simulations.bench.settings import cifar10_or_random, full, quick
 from simulations.cli.invocation import sentences
 from simulations.config import ConfigError
+from simulations.launch.runner import check_writable
 from simulations.launch.signals import orderly_end
-from simulations.launch.writable import check_writable
 from simulations.tasks.arrays import default_data_dir
 
 

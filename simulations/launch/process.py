@@ -53,16 +53,7 @@ def flower_environment(home: Path, extra: Mapping[str, str] | None = None) -> di
 class Process:
     """A program that can be started, killed and started again with the same command.
 
-    Parameters
-    ----------
-    name : str
-        What it is called in messages.
-    command : Sequence[str]
-        Program and arguments.
-    log : Path
-        File that its output is appended to.
-    environment : Mapping[str, str]
-        Its whole environment.
+    Messages call it `name`, its output is appended to `log`, and `environment` is its whole one.
     """
 
     def __init__(
@@ -92,7 +83,7 @@ class Process:
     @property
     def alive(self) -> bool:
         """Whether it runs."""
-        return self._popen is not None and self._popen.poll() is None
+        return self._popen is not None and self.returncode is None
 
     def start(self) -> None:
         """Start it; a second start while it runs is an error."""

@@ -17,30 +17,27 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from simulations.config import ConfigError, RunConfig
 from simulations.launch.signals import orderly_end
 from simulations.launch.simulator import Follow, Simulator
-from simulations.launch.writable import check_writable
 from simulations.report.event_files import EventFiles, require_tensorboard
 from simulations.runs.directory import RunDirectory
 from simulations.runs.experiment import open_experiment
+
+_BAR = TaskID(0)  # the only one of a display
+
+
+def _option(default: Any, explanation: str) -> Any:
+    return field(default=default, metadata={"help": explanation})
 
 
 @dataclass(frozen=True)
 class Resources:
     """What the runs of a command may use; `metadata["help"]` of a field explains its option."""
 
-    workers: int = field(default=0, metadata={"help": "Worker processes; 0 is one per core."})
-    gpus_per_client: float = field(
-        default=-1.0,
-        metadata={
-            "help": "GPUs per worker, which may be a fraction; below 0, all there are, in equal "
-            "shares."
-        },
+    workers: int = _option(0, "Worker processes; 0 is one per core.")
+    gpus_per_client: float = _option(
+        -1.0, "GPUs per worker, which may be a fraction; below 0, all there are, in equal shares."
     )
-    port: int = field(default=0, metadata={"help": "Port of the SuperLink; 0 is any free one."})
-
-    tensorboard: bool = field(
-        default=False,
-        metadata={"help": "Write TensorBoard event files into the runs' directories."},
-    )
+    port: int = _option(0, "Port of the SuperLink; 0 is any free one.")
+    tensorboard: bool = _option(False, "Write TensorBoard event files into the runs' directories.")
 
     def __post_init__(self) -> None:
         if self.workers < 0:
@@ -112,6 +109,18 @@ def check(config: RunConfig) -> str | None:
     return notice
 
 
+def check_writable(key: str, directory: Path) -> None:
+    """Refuse a directory that cannot be made or written to; nothing is made yet."""
+    there = next(path for path in (directory, *directory.parents) if path.exists())
+    if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
+        return
+    reason = "is not writable" if there.is_dir() else "is no directory"
+    raise ConfigError(
+        f"{key} is {str(directory)!r}, but must be a directory that can be written to "
+        f"({there} {reason})."
+    )
+
+
 def stopped(outcome: Mapping[str, Any]) -> bool:
     """Return whether somebody wanted a run to stop, in time or too late for it."""
     return outcome["status"] == "stopped" or bool(outcome.get("interrupted"))
@@ -127,15 +136,13 @@ def run_all(
 ) -> list[dict[str, Any]]:
     """Run one after the other on one SuperLink and return the outcomes, up to one that stopped."""
     configs = list(configs)
-    notices: dict[str, None] = {}
+    notices: dict[str | None, None] = {}
     for config in configs:
         config.check_nodes(resources.nodes(config))
-        if notice := check(config):
-            notices[notice] = None
+        notices[check(config)] = None
     simulator = resources.simulator(configs[0].device)
-    for notice in notices:
+    for notice in (*filter(None, notices), f"The results go to {where}."):
         console.print(notice, highlight=False, soft_wrap=True)
-    console.print(f"The results go to {where}.", highlight=False, soft_wrap=True)
     outcomes = []
     with orderly_end(), simulator:
         for config in configs:
@@ -165,10 +172,9 @@ class _Display:
     """A bar on a terminal, and a line per report if wanted."""
 
     def __init__(self, config: RunConfig, console: Console, *, reports: bool) -> None:
-        self._config = config
-        self._console = console
-        self._reports = reports
-        self._shown = len(RunDirectory(Path(config.run_dir)).metrics()) if config.resume else 0
+        self._config, self._console, self._reports = config, console, reports
+        self._run = RunDirectory(Path(config.run_dir))
+        self._shown = len(self._run.metrics()) if config.resume else 0
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -178,34 +184,28 @@ class _Display:
             transient=True,
             disable=not console.is_terminal,
         )
-        self._task = TaskID(0)
 
     def __enter__(self) -> _Display:
         self._progress.start()
-        self._task = self._progress.add_task(
-            Path(self._config.run_dir).name, total=self._config.rounds, throughput="starting …"
+        self._progress.add_task(
+            self._run.path.name, total=self._config.rounds, throughput="starting …"
         )
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.update(RunDirectory(Path(self._config.run_dir)))
+        self.update(self._run)
         self._progress.stop()
 
     def update(self, run: RunDirectory) -> None:
         """Show where a run is."""
         progress = run.progress()
         if progress and progress.get("rounds_per_second"):
-            left = int(progress["seconds_left"])
-            throughput = (
-                f"{progress['rounds_per_second']:.2f} rounds/s, {left // 60}:{left % 60:02d} left"
-            )
-            self._progress.update(self._task, completed=progress["round"], throughput=throughput)
-        if not self._reports:
-            return
-        metrics = run.metrics()
-        for entry in metrics[self._shown :]:
+            minutes, seconds = divmod(int(progress["seconds_left"]), 60)
+            pace = f"{progress['rounds_per_second']:.2f} rounds/s, {minutes}:{seconds:02d} left"
+            self._progress.update(_BAR, completed=progress["round"], throughput=pace)
+        for entry in run.metrics()[self._shown :] if self._reports else ():
             self._console.print(report_line(entry, self._config.rounds), highlight=False)
-        self._shown = len(metrics)
+            self._shown += 1
 
 
 def report_line(entry: dict[str, Any], rounds: int) -> str:

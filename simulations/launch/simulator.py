@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from simulations.config import RunConfig
-from simulations.launch.flower_run import FlowerRun
 from simulations.launch.signals import one_interruption
-from simulations.launch.superlink import SuperLink, Value, free_port
+from simulations.launch.superlink import FlowerRun, SuperLink, Value, free_port
 from simulations.runs.directory import RunDirectory
 from simulations.runs.failures import RunFailure
 
@@ -32,16 +31,8 @@ Follow = Callable[[RunDirectory], None]
 class Simulator:
     """A SuperLink for simulations, as a context manager.
 
-    Parameters
-    ----------
-    port : int (default: 0)
-        Port on the loopback interface; 0 is any free one.
-    gpus : float (default: 0.0)
-        GPUs per worker, which may be a fraction.
-    workers : int (default: 0)
-        Worker processes of one core each; 0 is as many as there are cores.
-    environment : Mapping[str, str] | None
-        Variables that the SuperLink and its runs see beside those of this process.
+    It has so many `workers`, processes of one core each with so many `gpus`, which may be a
+    fraction; 0 is as many as there are cores. `port` and `environment` are as of `SuperLink`.
     """
 
     def __init__(
@@ -63,10 +54,8 @@ class Simulator:
         self._observed = 0.0
 
     def __enter__(self) -> Self:
-        temp = tempfile.gettempdir()
-        self._directory = Path(
-            tempfile.mkdtemp(prefix="fedau-", dir="/tmp" if len(temp) > _LONGEST_TEMP else temp)  # noqa: S108
-        )
+        short = "/tmp" if len(tempfile.gettempdir()) > _LONGEST_TEMP else None  # noqa: S108
+        self._directory = Path(tempfile.mkdtemp(prefix="fedau-", dir=short))
         self.link = SuperLink(
             self._directory, simulation=True, port=self._port, environment=self._environment
         )
@@ -91,21 +80,11 @@ class Simulator:
     def run_app(
         self, app: Path, config: Mapping[str, Value], nodes: int, follow: Follow | None = None
     ) -> dict[str, Any]:
-        """Run an app that writes a run directory, and return its outcome.
+        """Run an app that writes a run directory, ``run-dir`` of its settings; return its outcome.
 
         Ctrl-C asks the run to stop after its round; a second one ends it at once. The outcome says
-        under ``interrupted`` whether that was asked, since it may have come too late.
-
-        Parameters
-        ----------
-        app : Path
-            The app's directory.
-        config : Mapping[str, Value]
-            Its settings, of which ``run-dir`` is the run directory.
-        nodes : int
-            Number of SuperNodes.
-        follow : Follow | None
-            Called all the while.
+        under ``interrupted`` whether that was asked, since it may have come too late. `follow` is
+        called all the while.
         """
         run = RunDirectory(Path(str(config["run-dir"])))
         run.path.mkdir(parents=True, exist_ok=True)
