@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
-from simulations.launch.process import Process, flower_environment, stop_together
-from simulations.launch.superlink import (
-    CONNECTION,
-    FlowerRun,
-    SuperLink,
-    Value,
-    config_argument,
+from simulations.launch.process import (
+    Process,
+    flower_environment,
     free_port,
+    run_program,
+    stop_together,
 )
+from simulations.launch.superlink import CONNECTION, FlowerRun, SuperLink, Value, config_argument
 
 CERTIFICATES = Path(__file__).parents[2] / "docker" / "certificates.py"
 
@@ -194,13 +192,7 @@ class Federation:
             record.write_text("".join(f"{name}\n" for name in sorted(known | set(new))))
 
     def _python(self, arguments: list[str], failure: str) -> None:
-        answer = subprocess.run(
-            [sys.executable, *arguments],
-            env=self.superlink.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        answer = run_program([sys.executable, *arguments], self.superlink.environment)
         if answer.returncode:
             said = answer.stderr.strip().splitlines() or [f"status {answer.returncode}"]
             raise RuntimeError(f"{failure}: {said[-1]}")

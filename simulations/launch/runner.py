@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from simulations.config import ConfigError, RunConfig
 from simulations.launch.signals import orderly_end
@@ -20,8 +20,6 @@ from simulations.launch.simulator import Follow, Simulator
 from simulations.report.event_files import EventFiles, require_tensorboard
 from simulations.runs.directory import RunDirectory
 from simulations.runs.experiment import open_experiment
-
-_BAR = TaskID(0)  # the only one of a display
 
 
 def _option(default: Any, explanation: str) -> Any:
@@ -147,12 +145,10 @@ def run_all(
     with orderly_end(), simulator:
         for config in configs:
             with ExitStack() as stack:
-                updates: list[Follow] = [
-                    stack.enter_context(_Display(config, console, reports=reports)).update
-                ]
+                follow = [stack.enter_context(_display(config, console, reports=reports))]
                 if resources.tensorboard:
-                    updates.append(stack.enter_context(EventFiles(Path(config.run_dir))).update)
-                outcome = simulator.run(config, resources.nodes(config), _each(updates))
+                    follow.append(stack.enter_context(EventFiles(Path(config.run_dir))).update)
+                outcome = simulator.run(config, resources.nodes(config), *follow)
             console.print(f"{Path(config.run_dir).name}: {outcome['sentence']}", highlight=False)
             outcomes.append(outcome)
             if stopped(outcome):
@@ -160,52 +156,32 @@ def run_all(
     return outcomes
 
 
-def _each(updates: list[Follow]) -> Follow:
-    def update(run: RunDirectory) -> None:
-        for one in updates:
-            one(run)
+@contextmanager
+def _display(config: RunConfig, console: Console, *, reports: bool) -> Iterator[Follow]:
+    """Show a bar on a terminal, and a line per report if wanted."""
+    own = RunDirectory(Path(config.run_dir))
+    shown = len(own.metrics()) if config.resume else 0
+    pace = TextColumn("{task.fields[pace]}")
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), pace)
+    hidden = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden) as bars:
+        bar = bars.add_task(own.path.name, total=config.rounds, pace="starting …")
 
-    return update
+        def update(run: RunDirectory) -> None:
+            nonlocal shown
+            progress = run.progress()
+            if progress and (speed := progress.get("rounds_per_second")):
+                minutes, seconds = divmod(int(progress["seconds_left"]), 60)
+                text = f"{speed:.2f} rounds/s, {minutes}:{seconds:02d} left"
+                bars.update(bar, completed=progress["round"], pace=text)
+            for entry in run.metrics()[shown:] if reports else ():
+                console.print(report_line(entry, config.rounds), highlight=False)
+                shown += 1
 
-
-class _Display:
-    """A bar on a terminal, and a line per report if wanted."""
-
-    def __init__(self, config: RunConfig, console: Console, *, reports: bool) -> None:
-        self._config, self._console, self._reports = config, console, reports
-        self._run = RunDirectory(Path(config.run_dir))
-        self._shown = len(self._run.metrics()) if config.resume else 0
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[throughput]}"),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-
-    def __enter__(self) -> _Display:
-        self._progress.start()
-        self._progress.add_task(
-            self._run.path.name, total=self._config.rounds, throughput="starting …"
-        )
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.update(self._run)
-        self._progress.stop()
-
-    def update(self, run: RunDirectory) -> None:
-        """Show where a run is."""
-        progress = run.progress()
-        if progress and progress.get("rounds_per_second"):
-            minutes, seconds = divmod(int(progress["seconds_left"]), 60)
-            pace = f"{progress['rounds_per_second']:.2f} rounds/s, {minutes}:{seconds:02d} left"
-            self._progress.update(_BAR, completed=progress["round"], throughput=pace)
-        for entry in run.metrics()[self._shown :] if self._reports else ():
-            self._console.print(report_line(entry, self._config.rounds), highlight=False)
-            self._shown += 1
+        try:
+            yield update
+        finally:
+            update(own)
 
 
 def report_line(entry: dict[str, Any], rounds: int) -> str:

@@ -8,14 +8,15 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
 from simulations.config import RunConfig
+from simulations.launch.process import free_port
 from simulations.launch.signals import one_interruption
-from simulations.launch.superlink import FlowerRun, SuperLink, Value, free_port
+from simulations.launch.superlink import FlowerRun, SuperLink, Value
 from simulations.runs.directory import RunDirectory
 from simulations.runs.failures import RunFailure
 
@@ -73,18 +74,18 @@ class Simulator:
             self.link.stop()
             shutil.rmtree(self._directory, ignore_errors=True)
 
-    def run(self, config: RunConfig, nodes: int, follow: Follow | None = None) -> dict[str, Any]:
+    def run(self, config: RunConfig, nodes: int, *follow: Follow) -> dict[str, Any]:
         """Run an experiment with this clone's app; see `run_app`."""
-        return self.run_app(CLONE, config.to_dict(), nodes, follow)
+        return self.run_app(CLONE, config.to_dict(), nodes, *follow)
 
     def run_app(
-        self, app: Path, config: Mapping[str, Value], nodes: int, follow: Follow | None = None
+        self, app: Path, config: Mapping[str, Value], nodes: int, *follow: Follow
     ) -> dict[str, Any]:
         """Run an app that writes a run directory, ``run-dir`` of its settings; return its outcome.
 
         Ctrl-C asks the run to stop after its round; a second one ends it at once. The outcome says
-        under ``interrupted`` whether that was asked, since it may have come too late. `follow` is
-        called all the while.
+        under ``interrupted`` whether that was asked, since it may have come too late. All of
+        `follow` are called all the while.
         """
         run = RunDirectory(Path(str(config["run-dir"])))
         run.path.mkdir(parents=True, exist_ok=True)
@@ -110,15 +111,15 @@ class Simulator:
             raise RunFailure(outcome["sentence"])
         return {**outcome, "interrupted": interrupted}
 
-    def _follow(self, submission: FlowerRun, run: RunDirectory, follow: Follow | None) -> bool:
+    def _follow(self, submission: FlowerRun, run: RunDirectory, follow: Sequence[Follow]) -> bool:
         """Wait for the end of a run; returns whether it was asked to stop."""
         asked = False
         while True:
             try:
                 while submission.alive:
                     self._check()
-                    if follow is not None:
-                        follow(run)
+                    for update in follow:
+                        update(run)
                     with suppress(TimeoutError):
                         submission.wait(timeout=FOLLOW_SECONDS)
                 return asked

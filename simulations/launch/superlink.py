@@ -9,11 +9,9 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import ssl
-import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,7 @@ import httpx
 import tomli_w
 
 from simulations.config import ConfigError
-from simulations.launch.process import Process, flower_environment
+from simulations.launch.process import Process, flower_environment, free_port, run_program
 from simulations.runs.failures import RunFailure
 
 Value = str | int | float | bool
@@ -39,12 +37,6 @@ _ENGINE = {
 
 class FlowerRun(Process):
     """A run that is handed to the SuperLink; the process here only follows its log."""
-
-    def __init__(
-        self, app: Path, options: Sequence[str], *, log: Path, environment: Mapping[str, str]
-    ) -> None:
-        command = ["flwr", "run", str(app), CONNECTION, "--stream", *options]
-        super().__init__(f"run of {app.name}", command, log=log, environment=environment)
 
     @property
     def run_id(self) -> int:
@@ -92,7 +84,7 @@ class SuperLink(Process):
         self.home = directory / "flower"
         self.port = free_port(port)
         self.ca = secrets / "ca.crt" if secrets else None
-        extra = dict(environment or {})
+        extra = environment or {}
         if simulation:
             defaults = {key: value for key, value in _ENGINE.items() if key not in os.environ}
             extra = {**defaults, "RAY_TMPDIR": str(directory), **extra}
@@ -140,10 +132,10 @@ class SuperLink(Process):
         self._runs += 1
         overrides = self.home / f"run-{self._runs}.toml"
         overrides.write_text(tomli_w.dumps(config), encoding="utf-8")
-        options = ["--run-config", str(overrides)]
-        if engine:
-            options += ["--federation-config", config_argument(engine)]
-        run = FlowerRun(app.resolve(), options, log=log, environment=self.environment)
+        app = app.resolve()
+        command = ["flwr", "run", str(app), CONNECTION, "--stream", "--run-config", str(overrides)]
+        command += ["--federation-config", config_argument(engine)] if engine else []
+        run = FlowerRun(f"run of {app.name}", command, log=log, environment=self.environment)
         run.start()
         return run
 
@@ -164,14 +156,7 @@ class SuperLink(Process):
 def flower_command(*arguments: str, environment: Mapping[str, str]) -> dict[str, Any]:
     """Run ``flwr`` with JSON output and return its answer."""
     failed = f"`flwr {' '.join(arguments)}` failed"
-    answer = subprocess.run(
-        ["flwr", *arguments, "--format", "json"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=dict(environment),
-        stdin=subprocess.DEVNULL,
-    )
+    answer = run_program(["flwr", *arguments, "--format", "json"], environment)
     try:
         content: dict[str, Any] = json.loads(answer.stdout)
     except json.JSONDecodeError:
@@ -191,15 +176,3 @@ def config_argument(values: Mapping[str, Value]) -> str:
             )
     lines = tomli_w.dumps(values).splitlines()
     return " ".join(line.replace(" = ", "=", 1) for line in lines)
-
-
-def free_port(port: int = 0) -> int:
-    """Return `port` of the loopback interface if it is free, any free one for 0."""
-    if not 0 <= port < 65536:
-        raise ConfigError(f"port is {port}, but must be in 0 to 65535.")
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            raise ConfigError(f"port is {port}, but must be free: something uses it.") from None
-        return int(probe.getsockname()[1])

@@ -6,7 +6,8 @@ import tomllib
 import pytest
 
 from simulations.config import ConfigError
-from simulations.launch.superlink import SuperLink, config_argument, free_port
+from simulations.launch.process import free_port
+from simulations.launch.superlink import SuperLink, config_argument
 from simulations.runs.failures import RunFailure
 
 
