@@ -7,15 +7,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
-from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
+from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 from flwr.common.serde import recorddict_to_proto
-from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 from ray import cloudpickle
 
 from fedau_flwr.server.roster import Roster
+from fedau_flwr.testing.in_process_grid import InProcessGrid
 from fedau_flwr.wire.records import decode_all, encode
 from simulations.bench.report import Row
 from simulations.bench.settings import BenchSettings
@@ -26,7 +26,6 @@ from simulations.nodes.resident import initial_parameters
 from simulations.nodes.worker import LR, STATES
 from simulations.runs.strategy import build_strategy
 
-_NODE = 7
 _REPEATS = 9
 
 
@@ -40,25 +39,20 @@ def bytes_row(settings: BenchSettings, directory: Path, say: Say) -> Row:
 
 
 def _reply_bytes(config: RunConfig, directory: Path) -> int:
-    _identify()
-    grid: Any = SimpleNamespace(get_node_ids=lambda: [_NODE], roster=Roster({_NODE: 0}))
+    nodes = InProcessGrid(app, 0, config.to_dict())
+    node = nodes.connect({"partition-id": 0, "num-partitions": config.clients})
+    grid: Any = SimpleNamespace(get_node_ids=nodes.get_node_ids, roster=Roster({node: 0}))
     strategy = build_strategy(config, grid)
     settings = ConfigRecord({LR: config.local_lr, STATES: str(directory / "states")})
     model = encode(initial_parameters(config.task, seed=config.seed))
-    (message,) = strategy.configure_train(1, model, settings, cast(Grid, grid))
-    context = Context(
-        run_id=1,
-        node_id=_NODE,
-        node_config={"partition-id": 0, "num-partitions": config.clients},
-        state=RecordDict(),
-        run_config=config.to_dict(),
-    )
-    return len(recorddict_to_proto(app(message, context).content).SerializeToString())
+    (reply,) = nodes.send_and_receive(strategy.configure_train(1, model, settings, grid))
+    return len(recorddict_to_proto(reply.content).SerializeToString())
 
 
 def serialisation_milliseconds(config: RunConfig) -> dict[str, float]:
     """Return the costs per message of the run's model, in processor time of this process."""
-    _identify()
+    # Flower's messages take their sender from here; in a ServerApp's process it is set.
+    TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
     model = initial_parameters(config.task, seed=config.seed)
     record = encode(model)
     content = RecordDict({"arrays": record, "config": ConfigRecord({"server-round": 1})})
@@ -74,8 +68,3 @@ def serialisation_milliseconds(config: RunConfig) -> dict[str, float]:
         f"per message: {name}": milliseconds(call, [value] * _REPEATS, time.thread_time)
         for name, (call, value) in steps.items()
     }
-
-
-def _identify() -> None:
-    # Flower's messages take their sender from here; in a ServerApp's process it is set.
-    TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
