@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import multiprocessing
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from multiprocessing.sharedctypes import RawArray
 from typing import Any
@@ -18,94 +19,62 @@ from numpy.typing import NDArray
 
 from fedau_flwr.availability.host_grid import deal
 from fedau_flwr.server.loop import RunFailure
-from simulations.bench.plain_step import PlainTrainer
-from simulations.bench.settings import WARM_UP
 from simulations.config import RunConfig
 from simulations.nodes.resident import Parameters, initial_parameters
 from simulations.nodes.trainer import LocalTrainer
 from simulations.runs.experiment import open_experiment
 
-TRAINERS: dict[str, Callable[..., Any]] = {"ours": LocalTrainer, "plain": PlainTrainer}
+Bare = Callable[[int], float]
+"""Runs the round of a number, counted from 1, and returns its seconds."""
 
 
-class BareLoop:
-    """Processes that train, as a context manager.
+@contextmanager
+def bare_loop(
+    config: RunConfig, processes: int, trainer: Callable[..., Any] = LocalTrainer
+) -> Iterator[Bare]:
+    """Start so many processes that train with `trainer`, and return what runs a round on them."""
+    available = open_experiment(config).process
+    initial = initial_parameters(config.task, seed=config.seed)
+    size = sum(value.size for value in initial.values())
+    shared = RawArray("f", size * (1 + processes))
+    model, *sums = np.frombuffer(shared, np.float32).reshape(-1, size)
+    model[:] = np.concatenate([value.ravel() for value in initial.values()])
+    context = multiprocessing.get_context("spawn")
+    ends, workers = [], []
+    for number in range(processes):
+        ours, theirs = context.Pipe()
+        arguments = (theirs, config, trainer, shared, number)
+        workers.append(context.Process(target=_serve, args=arguments, daemon=True))
+        workers[-1].start()
+        theirs.close()
+        ends.append(ours)
 
-    Parameters
-    ----------
-    config : RunConfig
-        Data, split, participation and steps.
-    processes : int
-        How many.
-    trainer : str (default: "ours")
-        Our training step, or the "plain" one.
-    """
-
-    def __init__(self, config: RunConfig, processes: int, trainer: str = "ours") -> None:
-        self._config = config
-        self._process = open_experiment(config).process
-        initial = initial_parameters(config.task, seed=config.seed)
-        size = sum(value.size for value in initial.values())
-        self._shared = RawArray("f", size * (1 + processes))
-        self._model, *self._sums = _vectors(self._shared, size)
-        self._model[:] = np.concatenate([value.ravel() for value in initial.values()])
-        context = multiprocessing.get_context("spawn")
-        self._ends: list[Connection] = []
-        self._theirs: list[Connection] = []
-        self._processes = []
-        for number in range(processes):
-            ours, theirs = context.Pipe()
-            self._ends.append(ours)
-            self._theirs.append(theirs)
-            self._processes.append(
-                context.Process(
-                    target=_serve,
-                    args=(theirs, config, trainer, self._shared, number),
-                    daemon=True,
-                )
-            )
-
-    def __enter__(self) -> BareLoop:
-        for process in self._processes:
-            process.start()
-        for end in self._theirs:
-            end.close()
-        self._wait()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for end in self._ends:
-            end.close()
-        for process in self._processes:
-            process.join()
-
-    def _wait(self) -> None:
+    def wait() -> None:
         """Wait until every process has answered."""
         try:
-            for end in self._ends:
+            for end in ends:
                 end.recv()
         except EOFError:
             raise RunFailure("A process of the bare loop ended before it had trained.") from None
 
-    def round(self, number: int) -> float:
-        """Run a round, counted from 1, and return its seconds."""
-        participants = np.flatnonzero(self._process.active(number - 1))
+    def run_round(number: int) -> float:
+        participants = np.flatnonzero(available.active(number - 1))
         start = time.perf_counter()
-        for end, clients in zip(self._ends, deal(participants, len(self._ends)), strict=True):
+        for end, clients in zip(ends, deal(participants, processes), strict=True):
             end.send((number, clients))
-        self._wait()
-        for total in self._sums:
-            self._model += total * np.float32(self._config.global_lr / self._config.clients)
+        wait()
+        for total in sums:
+            model[:] += total * np.float32(config.global_lr / config.clients)
         return time.perf_counter() - start
 
-    def rounds(self, first: int, last: int) -> NDArray[np.float64]:
-        """Run some rounds and return their seconds; `WARM_UP` rounds come before them."""
-        seconds = [self.round(number) for number in range(first - WARM_UP, last + 1)]
-        return np.array(seconds)[WARM_UP:]
-
-
-def _vectors(shared: Any, size: int) -> list[NDArray[np.float32]]:
-    return list(np.frombuffer(shared, np.float32).reshape(-1, size))
+    try:
+        wait()
+        yield run_round
+    finally:
+        for end in ends:
+            end.close()
+        for worker in workers:
+            worker.join()
 
 
 def _views(flat: NDArray[np.float32], arrays: Parameters) -> Parameters:
@@ -116,19 +85,16 @@ def _views(flat: NDArray[np.float32], arrays: Parameters) -> Parameters:
 
 
 def _serve(
-    end: Connection,
-    config: RunConfig,
-    kind: str,
-    shared: Any,
-    number: int,
+    end: Connection, config: RunConfig, make: Callable[..., Any], shared: Any, number: int
 ) -> None:
     """Train the clients of one process, round after round."""
     experiment = open_experiment(config)
-    trainer = TRAINERS[kind](experiment.task, experiment.arrays.train)
+    trainer = make(experiment.task, experiment.arrays.train)
     arrays = initial_parameters(config.task, seed=config.seed)
-    flat, *sums = _vectors(shared, sum(value.size for value in arrays.values()))
-    total = sums[number]
-    model, added = _views(flat, arrays), _views(total, arrays)
+    size = sum(value.size for value in arrays.values())
+    vectors = np.frombuffer(shared, np.float32).reshape(-1, size)
+    total = vectors[1 + number]
+    model, added = _views(vectors[0], arrays), _views(total, arrays)
     end.send("ready")
     while True:
         try:

@@ -5,16 +5,19 @@ Only sizes that follow from the program and times that the rows have measured en
 
 from __future__ import annotations
 
-import time
 import tracemalloc
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fedau_flwr import FedAUWeighting
 from fedau_flwr.availability import Bernoulli
 from fedau_flwr.server.ledger import Ledger
-from simulations.bench.row import Row
+from fedau_flwr.weight_state import WeightStates
+from simulations.bench.report import Row
 from simulations.bench.settings import BenchSettings
+from simulations.bench.side_by_side import Say, milliseconds
 from simulations.nodes.client_states import RECORD_BYTES, VECTORS_PER_CLIENT
 from simulations.nodes.resident import initial_parameters
 from simulations.tasks.images.task import IMAGE_SHAPE
@@ -22,6 +25,20 @@ from simulations.tasks.images.task import IMAGE_SHAPE
 CLIENTS, PARTICIPANTS = 1_000_000, 1_000
 _BOOKS = 6
 """Numbers of 8 bytes that the server keeps per client: two counts and a `WeightState`."""
+
+
+def weights_row(settings: BenchSettings, say: Say) -> Row:
+    """Advance all weights of a large population by a round."""
+    say("a round of weights")
+    weighting, rng = FedAUWeighting(), np.random.default_rng(1)
+    states = WeightStates.repeat(weighting.initial(), settings.weights)
+
+    def advance(participated: NDArray[np.bool_]) -> None:
+        nonlocal states
+        states = weighting.advance_all(states, participated)
+
+    rounds = (rng.random(settings.weights) < 0.1 for _ in range(20))
+    return Row("weights", milliseconds(advance, rounds), (settings.weights,))
 
 
 def million(settings: BenchSettings, rows: Sequence[Row]) -> dict[str, float]:
@@ -32,6 +49,7 @@ def million(settings: BenchSettings, rows: Sequence[Row]) -> dict[str, float]:
     model = 4 * sum(value.size for value in initial_parameters(task, seed=1).values())
     core_seconds = details["bare-seconds"] * settings.workers / details["participants"]
     message = sum(v for name, v in profile.items() if name.startswith("per message")) / 1e3
+    draw = Bernoulli(np.full(CLIENTS, PARTICIPANTS / CLIENTS), seed=1).active
     return {
         "clients": CLIENTS,
         "participants": PARTICIPANTS,
@@ -42,7 +60,7 @@ def million(settings: BenchSettings, rows: Sequence[Row]) -> dict[str, float]:
         "server-seconds-with-one-client-per-node": PARTICIPANTS * message,
         "megabytes-per-round-with-64-hosts": 2 * 64 * model / 1e6,
         "megabytes-per-round-with-one-client-per-node": 2 * PARTICIPANTS * model / 1e6,
-        "draw-milliseconds": _draw_milliseconds(),
+        "draw-milliseconds": milliseconds(draw, range(5)),
         "weights-milliseconds": by_key["weights"].value * CLIENTS / settings.weights,
         "states-megabytes": CLIENTS * RECORD_BYTES / 1e6,
         "books-megabytes": CLIENTS * 8 * _BOOKS / 1e6,
@@ -61,14 +79,3 @@ def _ledger_megabytes() -> float:
     size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return size / 1e6
-
-
-def _draw_milliseconds() -> float:
-    """Return the time of the draw that says who comes in a round."""
-    process = Bernoulli(np.full(CLIENTS, PARTICIPANTS / CLIENTS), seed=1)
-    times = []
-    for t in range(5):
-        start = time.perf_counter()
-        process.active(t)
-        times.append(1e3 * (time.perf_counter() - start))
-    return float(np.median(times))

@@ -2,21 +2,35 @@
 
 Whoever wants a pause puts the file ``pause`` into the run's directory. Before its next round the
 run takes the file away and writes ``paused``, with the number of that round, and waits until
-``paused`` is gone.
+``paused`` is gone. The app of such runs is the suite's own with the ServerApp of this module.
 """
 
 from __future__ import annotations
 
 import time
+import tomllib
+from collections.abc import Callable
 from pathlib import Path
+from threading import Event
+
+import numpy as np
+import tomli_w
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+from numpy.typing import NDArray
 
 from fedau_flwr.files import save_text
 from fedau_flwr.server.callbacks import Callback
 from fedau_flwr.server.loop import RoundLoop
+from simulations.config import RunConfig
+from simulations.launch.simulator import CLONE
 from simulations.runs.directory import RunDirectory
+from simulations.server_app import run_experiment
 
 PERIOD = 0.002
 """Seconds between looks at the files; a look takes microseconds."""
+
+server = ServerApp()
 
 
 def pause_file(run: RunDirectory) -> Path:
@@ -50,3 +64,45 @@ class Pausing(Callback):
         while self._waiting.exists() and not self._run.stop_file.exists():
             time.sleep(PERIOD)
         self._waiting.unlink(missing_ok=True)
+
+
+def take_turns(
+    other: Callable[[int], float], run: RunDirectory, over: Event
+) -> NDArray[np.float64]:
+    """Have `other` do each round while the run waits before it, and return the seconds it took."""
+    paused, seconds = paused_file(run), {}
+    while not over.is_set():
+        if not paused.exists():
+            time.sleep(PERIOD)
+            continue
+        number = int(paused.read_text())
+        try:
+            seconds[number] = other(number)
+            pause_file(run).touch()
+        finally:
+            paused.unlink()
+    return np.array([seconds[number] for number in sorted(seconds)])
+
+
+@server.main()
+def main(grid: Grid, context: Context) -> None:
+    """Run the experiment that the run config describes."""
+    config = RunConfig.parse(context.run_config)
+    run_experiment(grid, config, [Pausing(RunDirectory(Path(config.run_dir)))])
+
+
+def write_app(directory: Path) -> Path:
+    """Write the directory of the app, which has the keys and the clients of the suite's own."""
+    suite = tomllib.loads((CLONE / "pyproject.toml").read_text(encoding="utf-8"))
+    own = suite["tool"]["flwr"]["app"]
+    app = {
+        "publisher": own["publisher"],
+        "components": {**own["components"], "serverapp": f"{__name__}:server"},
+        "config": own["config"],
+    }
+    project = {"name": "pausing", "version": "1.0.0", "description": "For `fedau bench`"}
+    project["license"] = suite["project"]["license"]
+    directory.mkdir(parents=True)
+    content = tomli_w.dumps({"project": project, "tool": {"flwr": {"app": app}}})
+    (directory / "pyproject.toml").write_text(content, encoding="utf-8")
+    return directory

@@ -11,13 +11,11 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
 from torch.nn import functional
 
 from simulations.nodes.resident import Parameters
 from simulations.nodes.trainer import LocalResult, batch_positions
 from simulations.tasks.arrays import Part
-from simulations.tasks.images.augmentation import Normalisation, augment
 from simulations.tasks.images.models import Classifier
 from simulations.tasks.images.task import ImageTask
 
@@ -29,7 +27,6 @@ class PlainTrainer:
         torch.set_num_threads(1)
         self._task = task
         self._train = train
-        self._normalise = Normalisation(task, torch.device("cpu"))
         self._changes = torch.Generator()
 
     def train(
@@ -39,24 +36,22 @@ class PlainTrainer:
         *,
         lr: float,
         seed: tuple[int, int, int],
-        steps: int = 5,
-        batch: int = 16,
+        steps: int,
+        batch: int,
     ) -> LocalResult:
         """Run `steps` steps of size `lr` from `parameters` on the samples `indices`."""
         module = PlainClassifier(self._task.layout)
         module.load_state_dict({name: torch.tensor(v) for name, v in parameters.items()})
         optimiser = torch.optim.SGD(module.parameters(), lr=lr)
         self._changes.manual_seed(hash(seed) % 2**63)
-        positions = batch_positions(
-            len(indices), steps=steps, batch=batch, rng=np.random.default_rng(seed)
-        )
+        rng = np.random.default_rng(seed)
+        positions = batch_positions(len(indices), steps=steps, batch=batch, rng=rng)
         losses = []
         for chosen in indices[positions] if len(indices) else ():
             pixels = torch.from_numpy(self._train.inputs[chosen])
-            images = augment(pixels, self._task, self._normalise, self._changes).contiguous()
-            loss = functional.cross_entropy(
-                module(images), torch.from_numpy(self._train.targets[chosen])
-            )
+            images = self._task.augment(pixels, self._changes, share=1).contiguous()
+            targets = torch.from_numpy(self._train.targets[chosen])
+            loss = functional.cross_entropy(module(images), targets)
             optimiser.zero_grad()
             torch.autograd.backward(loss)
             optimiser.step()
@@ -71,12 +66,12 @@ class PlainClassifier(Classifier):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the logits."""
         if self.pool is None:
-            x = nn.functional.max_pool2d(nn.functional.relu(self.conv1(x)), 2)
-            x = nn.functional.max_pool2d(nn.functional.relu(self.conv2(x)), 2)
+            x = functional.max_pool2d(functional.relu(self.conv1(x)), 2)
+            x = functional.max_pool2d(functional.relu(self.conv2(x)), 2)
         else:
-            x = nn.functional.avg_pool2d(x, self.pool)
+            x = functional.avg_pool2d(x, self.pool)
         x = x.flatten(1)
         for layer in self.dense[:-1]:
-            x = nn.functional.relu(layer(x))
+            x = functional.relu(layer(x))
         logits: torch.Tensor = self.dense[-1](x)
         return logits

@@ -9,7 +9,9 @@ vectors. Ours does more on the way: it weights the updates and keeps the partici
 import logging
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar, cast
+from operator import itemgetter
+from types import SimpleNamespace
+from typing import Any, cast
 from uuid import uuid4
 
 import numpy as np
@@ -20,7 +22,6 @@ from flwr.common import Code, FitRes, Status, ndarrays_to_parameters, parameters
 from flwr.common.serde import message_from_proto, message_to_proto
 from flwr.compat.common import recorddict_compat as compat
 from flwr.server.client_manager import SimpleClientManager
-from flwr.server.client_proxy import ClientProxy
 from flwr.server.compat.legacy_context import LegacyContext
 from flwr.server.server_config import ServerConfig
 from flwr.server.strategy import FedAvg
@@ -28,25 +29,39 @@ from flwr.server.workflow import SecAggPlusWorkflow
 from flwr.server.workflow.constant import MAIN_CONFIGS_RECORD, MAIN_PARAMS_RECORD
 from flwr.server.workflow.constant import Key as WorkflowKey
 from flwr.serverapp import Grid
-from flwr.supercore.task_identity import TaskIdentity
 from numpy.typing import NDArray
 
 from fedau_flwr import FedAU, FedAUMod
 from fedau_flwr.secure import FixedPoint, SecureSum, SecureSumMod, Topology
+from fedau_flwr.testing.in_process_grid import InProcessGrid
+from simulations.bench.report import Row
+from simulations.bench.settings import BenchSettings
+from simulations.bench.side_by_side import Say
+from simulations.nodes.resident import initial_parameters
 
 Vectors = NDArray[np.float32]
 Floats = NDArray[np.floating[Any]]
-Result = TypeVar("Result")
+
+
+def secure_rows(settings: BenchSettings, say: Say) -> list[Row]:
+    """Sum vectors of the model's size by both protocols, with the same clients lost."""
+    say("the secure sum")
+    parameters = sum(v.size for v in initial_parameters(settings.config.task, seed=1).values())
+    measured = compare_with_secaggplus(
+        clients=settings.secure_clients,
+        dropped=settings.secure_dropped,
+        parameters=parameters,
+        repeats=settings.repetitions,
+    )
+    profile = {name: 1e3 * measured[f"{name}-seconds"] for name in ("secaggplus", "ours")}
+    return [
+        Row("secure", measured["ratio"], details=measured, profile=profile),
+        Row("secure-bytes", measured["bytes-ratio"]),
+    ]
 
 
 def compare_with_secaggplus(
-    *,
-    clients: int = 25,
-    parameters: int = 551_786,
-    dropped: int = 2,
-    threshold: int | None = None,
-    repeats: int = 1,
-    seed: int = 0,
+    *, clients: int = 25, parameters: int = 551_786, dropped: int = 2, repeats: int = 1
 ) -> dict[str, float]:
     """Time one round of either protocol over the complete graph, and count what clients send.
 
@@ -58,37 +73,38 @@ def compare_with_secaggplus(
         of ours sends in a round over its vector in float32), and the ``secaggplus-error`` and
         ``ours-error`` of the mean, largest over all parameters.
     """
-    needed = clients // 2 + 1 if threshold is None else threshold
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     vectors = rng.normal(0.0, 0.05, (clients, parameters)).astype(np.float32)
     truth = vectors[dropped:].mean(axis=0, dtype=np.float64)
     logger = logging.getLogger("flwr")
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
-        theirs, ours = [], []
-        for _ in range(repeats):
-            theirs.append(_timed(lambda: _secaggplus_round(vectors, dropped, needed)))
-            ours.append(_timed(lambda: _our_round(vectors, dropped, needed)))
+        turns = [
+            [_timed(play, vectors, dropped) for play in (_secaggplus_round, _our_round)]
+            for _ in range(repeats)
+        ]
     finally:
         logger.setLevel(level)
-    their_seconds, (their_mean, their_bytes) = min(theirs, key=lambda pair: pair[0])
-    our_seconds, (our_mean, our_bytes) = min(ours, key=lambda pair: pair[0])
+    theirs, ours = (min(runs, key=itemgetter(0)) for runs in zip(*turns, strict=True))
     return {
-        "secaggplus-seconds": their_seconds,
-        "ours-seconds": our_seconds,
-        "ratio": their_seconds / our_seconds,
-        "secaggplus-bytes-ratio": their_bytes / (4 * parameters),
-        "bytes-ratio": our_bytes / (4 * parameters),
-        "secaggplus-error": float(np.abs(their_mean - truth).max()),
-        "ours-error": float(np.abs(our_mean - truth).max()),
+        "secaggplus-seconds": theirs[0],
+        "ours-seconds": ours[0],
+        "ratio": theirs[0] / ours[0],
+        "secaggplus-bytes-ratio": theirs[2] / (4 * parameters),
+        "bytes-ratio": ours[2] / (4 * parameters),
+        "secaggplus-error": float(np.abs(theirs[1] - truth).max()),
+        "ours-error": float(np.abs(ours[1] - truth).max()),
     }
 
 
-def _timed(run: Callable[[], Result]) -> tuple[float, Result]:
+def _timed(
+    play: Callable[[Vectors, int, int], tuple[Floats, int]], vectors: Vectors, dropped: int
+) -> tuple[float, Floats, int]:
+    """Return the seconds of a round in which a majority is needed, and what it returns."""
     start = time.perf_counter()
-    result = run()
-    return time.perf_counter() - start, result
+    mean, sent = play(vectors, dropped, len(vectors) // 2 + 1)
+    return time.perf_counter() - start, mean, sent
 
 
 def _our_round(vectors: Vectors, dropped: int, needed: int) -> tuple[Floats, int]:
@@ -123,12 +139,8 @@ def _secaggplus_round(vectors: Vectors, dropped: int, needed: int) -> tuple[Floa
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        result = FitRes(
-            status=Status(Code.OK, ""),
-            parameters=ndarrays_to_parameters([vectors[context.node_id - 1]]),
-            num_examples=1,
-            metrics={},
-        )
+        trained = ndarrays_to_parameters([vectors[context.node_id - 1]])
+        result = FitRes(Status(Code.OK, ""), trained, num_examples=1, metrics={})
         return Message(compat.fitres_to_recorddict(result, True), reply_to=message)
 
     grid = WireGrid(app, clients, dropped)
@@ -139,19 +151,15 @@ def run_secaggplus(grid: Grid, clients: int, parameters: int, needed: int) -> Fl
     """Drive one round of Flower's workflow from a model of zeros; return the model after it."""
     manager = SimpleClientManager()
     for node in range(1, clients + 1):
-        manager.register(_Proxy(node))
+        # All that is asked of a client that the manager samples is its id.
+        manager.register(cast(Any, SimpleNamespace(cid=str(node), node_id=node)))
     state = RecordDict({MAIN_CONFIGS_RECORD: ConfigRecord({WorkflowKey.CURRENT_ROUND: 1})})
     initial = ndarrays_to_parameters([np.zeros(parameters, np.float32)])
     state.array_records[MAIN_PARAMS_RECORD] = compat.parameters_to_arrayrecord(initial, True)
     context = LegacyContext(
         Context(run_id=1, node_id=0, node_config={}, state=state, run_config={}),
         config=ServerConfig(num_rounds=1),
-        strategy=FedAvg(
-            fraction_fit=1.0,
-            min_fit_clients=clients,
-            min_available_clients=clients,
-            fit_metrics_aggregation_fn=lambda _: {},
-        ),
+        strategy=FedAvg(min_available_clients=clients, fit_metrics_aggregation_fn=lambda _: {}),
         client_manager=manager,
     )
     SecAggPlusWorkflow(clients, needed, max_weight=1.0)(grid, context)
@@ -160,85 +168,36 @@ def run_secaggplus(grid: Grid, clients: int, parameters: int, needed: int) -> Fl
     return cast(Floats, mean)
 
 
-class _Proxy(ClientProxy):
-    """A client for Flower's manager to sample; all that is asked of it is its id."""
+class WireGrid(InProcessGrid):
+    """Nodes 1, 2, … whose messages are bytes on the way, in both directions.
 
-    def __init__(self, node: int) -> None:
-        super().__init__(str(node))
-        self.node_id = node
-
-    def get_properties(self, ins: Any, timeout: Any, group_id: Any) -> Any:
-        raise NotImplementedError
-
-    get_parameters = fit = evaluate = reconnect = get_properties
-
-
-class WireGrid(Grid):
-    """Nodes 1, 2, … that answer at once, through Flower's wire format in both directions.
-
-    Parameters
-    ----------
-    app : ClientApp
-        What every node runs.
-    nodes : int
-        How many there are.
-    dropped : int
-        So many of the first nodes vanish.
-    exchange : int (default: 3)
-        In which exchange they do; the third is that of the masked vectors in both protocols.
+    The first `dropped` of them vanish in an exchange; the third is that of the masked vectors in
+    both protocols.
     """
 
     def __init__(self, app: ClientApp, nodes: int, dropped: int, *, exchange: int = 3) -> None:
-        # Flower's messages take their sender from here; in a ServerApp's process it is set.
-        TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
-        self.sent = dict.fromkeys(range(1, nodes + 1), 0)
-        self._app = app
-        self._dropped = dropped
-        self._last = exchange
-        self._exchanges = 0
-        self._replies: dict[str, Message] = {}
-        self._contexts = {
+        super().__init__(app, 0)
+        self.contexts = {
             node: Context(run_id=1, node_id=node, node_config={}, state=RecordDict(), run_config={})
-            for node in self.sent
+            for node in range(1, nodes + 1)
         }
-
-    def get_node_ids(self) -> Iterable[int]:
-        """Return the ids of the nodes."""
-        return list(self.sent)
+        self.sent = dict.fromkeys(self.contexts, 0)
+        self._dropped, self._exchanges_left = dropped, exchange
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Let the nodes answer an exchange."""
-        self._exchanges += 1
-        ids = []
-        for message in messages:
-            message.metadata.__dict__["_message_id"] = str(uuid4())
-            ids.append(message.metadata.message_id)
-            node = message.metadata.dst_node_id
-            if self._exchanges >= self._last and node <= self._dropped:
-                continue
-            received = message_from_proto(_wire(message))
-            reply = self._app(received, self._contexts[node])
-            reply.metadata.__dict__["_message_id"] = str(uuid4())
-            wire = _wire(reply)
-            self.sent[node] += wire.ByteSize()
-            self._replies[ids[-1]] = message_from_proto(wire)
-        return ids
+        self._exchanges_left -= 1
+        if self._exchanges_left == 0:
+            self.silent = set(range(1, self._dropped + 1))
+        return super().push_messages(messages)
 
-    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Return the replies that are there."""
-        return [self._replies.pop(key) for key in list(message_ids) if key in self._replies]
-
-    def send_and_receive(
-        self, messages: Iterable[Message], *, timeout: float | None = None
-    ) -> list[Message]:
-        """Return the replies; that of a dropped node is missing at once."""
-        return list(self.pull_messages(self.push_messages(messages)))
-
-    def _unused(self, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError
-
-    set_run = create_message = _unused
-    run = property(_unused)
+    def _answer(self, message: Message) -> Message:
+        node = message.metadata.dst_node_id
+        reply = self.app(message_from_proto(_wire(message)), self.contexts[node])
+        reply.metadata.__dict__["_message_id"] = str(uuid4())
+        wire = _wire(reply)
+        self.sent[node] += wire.ByteSize()
+        return message_from_proto(wire)
 
 
 def _wire(message: Message) -> Any:

@@ -1,12 +1,18 @@
-"""How much a benchmark measures."""
+"""How much a benchmark measures, and on which data."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from simulations.config import RunConfig
+from simulations.tasks.arrays import PARTS, staged
+from simulations.tasks.cifar10 import CIFAR10
+from simulations.tasks.images.task import IMAGE_SHAPE
 
 WARM_UP = 2
 """Rounds that are not counted: workers open their data in the first, caches fill in the second."""
@@ -14,33 +20,15 @@ WARM_UP = 2
 
 @dataclass(frozen=True)
 class BenchSettings:
-    """The sizes of all rows.
+    """The sizes of all rows."""
 
-    Parameters
-    ----------
-    config : RunConfig
-        The run that rows 1 to 4 and 6 measure; its rounds include those to warm up.
-    scale : RunConfig
-        The run that row 5 measures at its own and at `many` clients.
-    many : int
-        The large number of clients.
-    repetitions : int
-        How often every side of a comparison runs.
-    secure_clients, secure_dropped : int
-        Cohort of the secure row, and how many of it are lost.
-    weights : int
-        How many weights are advanced at once.
-    workers : int
-        Processes that train: one per core.
-    """
-
-    config: RunConfig
-    scale: RunConfig
+    config: RunConfig  # of rows 1 to 4 and 6; its rounds include those to warm up
+    scale: RunConfig  # of row 5, which measures it at its own and at `many` clients
     many: int = 100_000
-    repetitions: int = 2
+    repetitions: int = 2  # of every side of a comparison
     secure_clients: int = 25
     secure_dropped: int = 2
-    weights: int = 1_000_000
+    weights: int = 1_000_000  # advanced at once
     workers: int = field(default_factory=lambda: os.cpu_count() or 1)
 
     def at(self, clients: int) -> RunConfig:
@@ -51,29 +39,18 @@ class BenchSettings:
 
 def full(data: Path, scratch: Path) -> BenchSettings:
     """Return the sizes of the published numbers; what is made for them goes to `scratch`."""
-    # A run evaluates after its last round and every ten rounds before.
     rounds = WARM_UP + 8
     return BenchSettings(
-        config=RunConfig(
-            dataset="cifar10",
-            num_server_rounds=rounds,
-            evaluate_every=rounds,
-            checkpoint_every=rounds,
-            data_dir=str(data),
-            device="cpu",
-        ),
+        config=RunConfig(dataset="cifar10", data_dir=str(data), **_rounds(rounds, rounds)),
         scale=RunConfig(
             dataset="synthetic:train=200000:test=1000",
-            num_server_rounds=rounds + 4,
-            evaluate_every=rounds + 4,
-            checkpoint_every=rounds + 4,
             # Even clients: each of 100,000 has a sample or two, and comes as often as any other.
             alpha_participation=1e3,
             min_participation=0.0,
             batch_size=1,
             local_steps=50,
             data_dir=str(scratch),
-            device="cpu",
+            **_rounds(rounds + 4, rounds + 4),
         ),
     )
 
@@ -82,25 +59,37 @@ def quick(data: Path) -> BenchSettings:
     """Return the smallest sizes that produce every row."""
     config = RunConfig(
         clients=6,
-        num_server_rounds=WARM_UP + 1,
-        evaluate_every=9,
-        checkpoint_every=9,
         mean_participation=0.5,
         min_participation=0.3,
         dataset="synthetic:train=120:test=20",
         local_steps=1,
         batch_size=4,
         data_dir=str(data),
-        device="cpu",
+        **_rounds(WARM_UP + 1, 9),
     )
     scale = replace(config, min_participation=0.0, alpha_participation=1e3)
-    return BenchSettings(
-        config=config,
-        scale=scale,
-        many=60,
-        repetitions=1,
-        secure_clients=4,
-        secure_dropped=1,
-        weights=1_000,
-        workers=2,
-    )
+    sizes = {"secure_clients": 4, "secure_dropped": 1, "weights": 1_000, "workers": 2}
+    return BenchSettings(config, scale, many=60, repetitions=1, **sizes)
+
+
+def _rounds(rounds: int, every: int) -> dict[str, Any]:
+    periods = {"evaluate_every": every, "checkpoint_every": every}
+    return {"num_server_rounds": rounds, "device": "cpu", **periods}
+
+
+def cifar10_or_random(data: Path, scratch: Path) -> tuple[Path, str]:
+    """Return a data directory with CIFAR-10's array files, and what they hold.
+
+    That is CIFAR-10 itself where it is, and random images of its shape elsewhere.
+    """
+    task = CIFAR10()
+    if (data / task.name / "test-labels.npy").is_file():
+        return data, task.title
+    rng = np.random.default_rng(1)
+    with staged(scratch / task.name) as staging:
+        for part in PARTS:
+            count = task.count(part)
+            images = rng.integers(256, size=(count, *IMAGE_SHAPE), dtype=np.uint8)
+            np.save(staging / f"{part}-images.npy", images)
+            np.save(staging / f"{part}-labels.npy", rng.permutation(count) % task.num_classes)
+    return scratch, f"random images of {task.title}'s shape"

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 
 Say = Callable[[str], None]
 """Called with what is being measured."""
+
+
+def milliseconds(
+    call: Callable[[Any], object],
+    values: Iterable[Any],
+    clock: Callable[[], float] = time.perf_counter,
+) -> float:
+    """Return the median time of a call over several values."""
+    times = []
+    for value in values:
+        start = clock()
+        call(value)
+        times.append(clock() - start)
+    return 1e3 * float(np.median(times))
 
 
 class Sides:
@@ -18,26 +34,25 @@ class Sides:
     """
 
     def __init__(self) -> None:
-        self._seconds: dict[str, list[np.ndarray]] = {}
-        self._reference: dict[str, list[np.ndarray]] = {}
+        self._runs: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
 
     @property
     def names(self) -> list[str]:
         """The sides."""
-        return list(self._seconds)
+        return list(self._runs)
 
     def add(self, side: str, seconds: np.ndarray, reference: np.ndarray) -> None:
         """Add a repetition, with the seconds of the reference beside it."""
-        self._seconds.setdefault(side, []).append(seconds)
-        self._reference.setdefault(side, []).append(reference)
+        self._runs.setdefault(side, []).append((seconds, reference))
 
     def median(self, side: str) -> float:
         """Return the median over all rounds and repetitions."""
-        return float(np.median(self._seconds[side]))
+        return float(np.median([seconds for seconds, _ in self._runs[side]]))
 
     def reference(self, *sides: str) -> float:
         """Return the median of the reference beside these sides, or beside all."""
-        return float(np.median(np.concatenate([self._reference[s] for s in sides or self.names])))
+        runs = [run for side in sides or self._runs for run in self._runs[side]]
+        return float(np.median([reference for _, reference in runs]))
 
     def ratio(self, above: str, below: str | None = None) -> float:
         """Return the median over rounds of a side's ratio to the reference or to another side.
@@ -47,5 +62,5 @@ class Sides:
         return float(np.median(self._relative(above) / (self._relative(below) if below else 1.0)))
 
     def _relative(self, side: str) -> np.ndarray:
-        ratios = np.array(self._seconds[side]) / np.array(self._reference[side])
+        ratios = [seconds / reference for seconds, reference in self._runs[side]]
         return np.asarray(np.median(ratios, axis=0))

@@ -10,13 +10,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from simulations.bench.data import cifar10_or_random
-from simulations.bench.machine import describe_machine
-from simulations.bench.report import save, show
-from simulations.bench.settings import full, quick
+from simulations.bench.report import describe_machine, save, show
+from simulations.bench.settings import cifar10_or_random, full, quick
 from simulations.config import ConfigError
+from simulations.launch.runner import check_writable
 from simulations.launch.signals import orderly_end
-from simulations.launch.writable import check_writable
 from simulations.tasks.arrays import default_data_dir
 
 

@@ -15,9 +15,9 @@ from flwr.common.config import parse_config_args
 from simulations.cli.invocation import new_directory
 from simulations.config import ConfigError, RunConfig
 from simulations.launch.local import deploy_local
+from simulations.launch.runner import check_writable
 from simulations.launch.simulator import CLONE
 from simulations.launch.superlink import config_argument
-from simulations.launch.writable import check_writable
 
 RUN = "run"
 """The run's directory within that of a local federation."""

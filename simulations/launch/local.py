@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
 from simulations.launch.federation import Federation
-from simulations.launch.flower_run import CONNECTION
 from simulations.launch.process import Process
 from simulations.launch.signals import one_interruption
-from simulations.launch.superlink import Value
+from simulations.launch.superlink import CONNECTION, Value
 
 COMPLETED = "finished:completed"
 
@@ -31,31 +31,16 @@ def deploy_local(
 ) -> int:
     """Start a federation on this machine, run an app on it, and stop everything again.
 
-    Parameters
-    ----------
-    app : Path
-        Folder of the Flower app.
-    directory : Path
-        Where keys, database, states and logs are kept.
-    nodes : int
-        Number of SuperNodes.
-    tls : bool
-        TLS and node authentication.
-    run_config : Mapping[str, Value] | None
-        Overrides for the app's run configuration.
-    data_dir : Path | None
-        Folder with the nodes' data, given to them as ``data-dir``.
-    keep : bool
-        Leave the federation up after the run, until Ctrl-C.
-    output : TextIO | None
-        Where progress goes; None is the standard output.
+    Keys, database, states and logs are kept in `directory`; the nodes get `data_dir` as
+    ``data-dir``. With `keep` the federation stays up after the run, until Ctrl-C. Progress goes to
+    `output`, by default the standard output.
 
     Returns
     -------
     int
         Exit status: 0 if the run was completed, 130 if it was interrupted, 1 otherwise.
     """
-    show = output or sys.stdout
+    say = partial(print, file=output or sys.stdout, flush=True)
     node_config = {"data-dir": str(data_dir.expanduser().resolve())} if data_dir else None
     try:
         with (
@@ -63,53 +48,48 @@ def deploy_local(
             Federation(directory, nodes=nodes, tls=tls, node_config=node_config) as federation,
         ):
             try:
-                return _run(federation, app, run_config or {}, keep, show)
+                return _run(federation, app, run_config or {}, keep, say)
             finally:
                 ignore()
     except (RuntimeError, TimeoutError) as error:
-        print(f"The federation failed: {error}", file=show)
+        say(f"The federation failed: {error}")
         return 1
     except KeyboardInterrupt:
-        print("Interrupted: everything was stopped.", file=show)
+        say("Interrupted: everything was stopped.")
         return 130
 
 
 def _run(
     federation: Federation,
     app: Path,
-    run_config: Mapping[str, Value],
+    config: Mapping[str, Value],
     keep: bool,
-    show: TextIO,
+    say: Callable[..., None],
 ) -> int:
+    link = federation.superlink
     security = "TLS and node authentication" if federation.tls else "no TLS, no authentication"
-    where = f"{federation.superlink.address} ({security}), logs in {federation.directory}"
-    print(f"SuperLink on {where}", file=show, flush=True)
+    say(f"SuperLink on {link.address} ({security}), logs in {federation.directory}")
     federation.start()
-    print(f"{len(federation.nodes)} nodes are connected.", file=show, flush=True)
-    run = federation.run(app, config=run_config)
-    _follow(run, show)
+    say(f"{len(federation.nodes)} nodes are connected.")
+    run = federation.run(app, config=config)
+    _follow(run, say)
     status = run.wait_finished(timeout=60.0)
-    print(f"Run {run.run_id}: {status}", file=show, flush=True)
+    say(f"Run {run.run_id}: {status}")
     if keep:
-        print(
-            f"The federation stays up until Ctrl-C: FLWR_HOME={federation.superlink.home} "
-            f"flwr run {app} {CONNECTION} --stream",
-            file=show,
-            flush=True,
-        )
-        while federation.superlink.alive:
+        command = f"FLWR_HOME={link.home} flwr run {app} {CONNECTION} --stream"
+        say(f"The federation stays up until Ctrl-C: {command}")
+        while link.alive:
             time.sleep(0.5)
     return 0 if status == COMPLETED else 1
 
 
-def _follow(run: Process, show: TextIO) -> None:
-    """Copy what the run writes to ``show``, while it does."""
+def _follow(run: Process, say: Callable[..., None]) -> None:
+    """Say what the run writes, while it does."""
     with run.open_output() as log:
         while True:
             ended = not run.alive
             while text := log.read(8192):
-                show.write(text)
-                show.flush()
+                say(text, end="")
             if ended:
                 return
             with suppress(TimeoutError):

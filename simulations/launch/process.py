@@ -9,6 +9,7 @@ line, by which it is found when the parent is dead and the system has handed it 
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sysconfig
 import time
@@ -16,8 +17,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
+from typing import Any
 
 import psutil
+
+from simulations.config import ConfigError
 
 POLL_SECONDS = 0.05
 KILL_SECONDS = 10.0
@@ -32,10 +36,9 @@ def flower_environment(home: Path, extra: Mapping[str, str] | None = None) -> di
     Nothing is installed at run time, nothing is reported to anyone, and loopback is never sent
     through a web proxy that the machine may have configured.
     """
-    environment = dict(os.environ)
-    direct = ",".join(filter(None, [environment.get("NO_PROXY"), "127.0.0.1,localhost"]))
+    direct = ",".join(filter(None, [os.environ.get("NO_PROXY"), "127.0.0.1,localhost"]))
     return {
-        **environment,
+        **os.environ,
         "FLWR_HOME": str(home),
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -44,25 +47,36 @@ def flower_environment(home: Path, extra: Mapping[str, str] | None = None) -> di
         "NO_PROXY": direct,
         "no_proxy": direct,
         # Flower starts its parts by name.
-        "PATH": os.pathsep.join([sysconfig.get_path("scripts"), environment.get("PATH", "")]),
+        "PATH": os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", "")]),
         "PYTHONUNBUFFERED": "1",
         **(extra or {}),
     }
 
 
+def free_port(port: int = 0) -> int:
+    """Return `port` of the loopback interface if it is free, any free one for 0."""
+    if not 0 <= port < 65536:
+        raise ConfigError(f"port is {port}, but must be in 0 to 65535.")
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            raise ConfigError(f"port is {port}, but must be free: something uses it.") from None
+        return int(probe.getsockname()[1])
+
+
+def run_program(
+    command: Sequence[str], environment: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end, whatever its exit status, and return what it said."""
+    pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
+    return subprocess.run(command, env=environment, check=False, **pipes)
+
+
 class Process:
     """A program that can be started, killed and started again with the same command.
 
-    Parameters
-    ----------
-    name : str
-        What it is called in messages.
-    command : Sequence[str]
-        Program and arguments.
-    log : Path
-        File that its output is appended to.
-    environment : Mapping[str, str]
-        Its whole environment.
+    Messages call it `name`, its output is appended to `log`, and `environment` is its whole one.
     """
 
     def __init__(
@@ -92,7 +106,7 @@ class Process:
     @property
     def alive(self) -> bool:
         """Whether it runs."""
-        return self._popen is not None and self._popen.poll() is None
+        return self._popen is not None and self.returncode is None
 
     def start(self) -> None:
         """Start it; a second start while it runs is an error."""
@@ -185,13 +199,8 @@ class Process:
         # An id that somebody else has by now names a stranger.
         ahead = running | {pid for pid in self._dead if pid not in table}
         while ahead:
-            new = [
-                process
-                for pid, (process, parents) in table.items()
-                if pid not in running and parents & ahead
-            ]
-            self._seen.update(new)
-            ahead = {process.pid for process in new}
+            ahead = {pid for pid, (_, parents) in table.items() if parents & ahead} - running
+            self._seen |= {table[pid][0] for pid in ahead}
             running |= ahead
 
 
@@ -228,7 +237,6 @@ def stop_together(processes: Sequence[Process], *, timeout: float = 10.0) -> Non
             left |= {psutil.Process(one.pid) for one in roots}
         for process in left - asked:
             with suppress(psutil.NoSuchProcess):
-                send = process.kill if late else process.terminate
-                send()
+                (process.kill if late else process.terminate)()
         asked = set() if late else asked | left
         time.sleep(POLL_SECONDS)

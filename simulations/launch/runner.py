@@ -5,42 +5,37 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from simulations.config import ConfigError, RunConfig
 from simulations.launch.signals import orderly_end
 from simulations.launch.simulator import Follow, Simulator
-from simulations.launch.writable import check_writable
 from simulations.report.event_files import EventFiles, require_tensorboard
 from simulations.runs.directory import RunDirectory
 from simulations.runs.experiment import open_experiment
+
+
+def _option(default: Any, explanation: str) -> Any:
+    return field(default=default, metadata={"help": explanation})
 
 
 @dataclass(frozen=True)
 class Resources:
     """What the runs of a command may use; `metadata["help"]` of a field explains its option."""
 
-    workers: int = field(default=0, metadata={"help": "Worker processes; 0 is one per core."})
-    gpus_per_client: float = field(
-        default=-1.0,
-        metadata={
-            "help": "GPUs per worker, which may be a fraction; below 0, all there are, in equal "
-            "shares."
-        },
+    workers: int = _option(0, "Worker processes; 0 is one per core.")
+    gpus_per_client: float = _option(
+        -1.0, "GPUs per worker, which may be a fraction; below 0, all there are, in equal shares."
     )
-    port: int = field(default=0, metadata={"help": "Port of the SuperLink; 0 is any free one."})
-
-    tensorboard: bool = field(
-        default=False,
-        metadata={"help": "Write TensorBoard event files into the runs' directories."},
-    )
+    port: int = _option(0, "Port of the SuperLink; 0 is any free one.")
+    tensorboard: bool = _option(False, "Write TensorBoard event files into the runs' directories.")
 
     def __post_init__(self) -> None:
         if self.workers < 0:
@@ -112,6 +107,18 @@ def check(config: RunConfig) -> str | None:
     return notice
 
 
+def check_writable(key: str, directory: Path) -> None:
+    """Refuse a directory that cannot be made or written to; nothing is made yet."""
+    there = next(path for path in (directory, *directory.parents) if path.exists())
+    if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
+        return
+    reason = "is not writable" if there.is_dir() else "is no directory"
+    raise ConfigError(
+        f"{key} is {str(directory)!r}, but must be a directory that can be written to "
+        f"({there} {reason})."
+    )
+
+
 def stopped(outcome: Mapping[str, Any]) -> bool:
     """Return whether somebody wanted a run to stop, in time or too late for it."""
     return outcome["status"] == "stopped" or bool(outcome.get("interrupted"))
@@ -127,25 +134,21 @@ def run_all(
 ) -> list[dict[str, Any]]:
     """Run one after the other on one SuperLink and return the outcomes, up to one that stopped."""
     configs = list(configs)
-    notices: dict[str, None] = {}
+    notices: dict[str | None, None] = {}
     for config in configs:
         config.check_nodes(resources.nodes(config))
-        if notice := check(config):
-            notices[notice] = None
+        notices[check(config)] = None
     simulator = resources.simulator(configs[0].device)
-    for notice in notices:
+    for notice in (*filter(None, notices), f"The results go to {where}."):
         console.print(notice, highlight=False, soft_wrap=True)
-    console.print(f"The results go to {where}.", highlight=False, soft_wrap=True)
     outcomes = []
     with orderly_end(), simulator:
         for config in configs:
             with ExitStack() as stack:
-                updates: list[Follow] = [
-                    stack.enter_context(_Display(config, console, reports=reports)).update
-                ]
+                follow = [stack.enter_context(_display(config, console, reports=reports))]
                 if resources.tensorboard:
-                    updates.append(stack.enter_context(EventFiles(Path(config.run_dir))).update)
-                outcome = simulator.run(config, resources.nodes(config), _each(updates))
+                    follow.append(stack.enter_context(EventFiles(Path(config.run_dir))).update)
+                outcome = simulator.run(config, resources.nodes(config), *follow)
             console.print(f"{Path(config.run_dir).name}: {outcome['sentence']}", highlight=False)
             outcomes.append(outcome)
             if stopped(outcome):
@@ -153,59 +156,32 @@ def run_all(
     return outcomes
 
 
-def _each(updates: list[Follow]) -> Follow:
-    def update(run: RunDirectory) -> None:
-        for one in updates:
-            one(run)
+@contextmanager
+def _display(config: RunConfig, console: Console, *, reports: bool) -> Iterator[Follow]:
+    """Show a bar on a terminal, and a line per report if wanted."""
+    own = RunDirectory(Path(config.run_dir))
+    shown = len(own.metrics()) if config.resume else 0
+    pace = TextColumn("{task.fields[pace]}")
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), pace)
+    hidden = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden) as bars:
+        bar = bars.add_task(own.path.name, total=config.rounds, pace="starting …")
 
-    return update
+        def update(run: RunDirectory) -> None:
+            nonlocal shown
+            progress = run.progress()
+            if progress and (speed := progress.get("rounds_per_second")):
+                minutes, seconds = divmod(int(progress["seconds_left"]), 60)
+                text = f"{speed:.2f} rounds/s, {minutes}:{seconds:02d} left"
+                bars.update(bar, completed=progress["round"], pace=text)
+            for entry in run.metrics()[shown:] if reports else ():
+                console.print(report_line(entry, config.rounds), highlight=False)
+                shown += 1
 
-
-class _Display:
-    """A bar on a terminal, and a line per report if wanted."""
-
-    def __init__(self, config: RunConfig, console: Console, *, reports: bool) -> None:
-        self._config = config
-        self._console = console
-        self._reports = reports
-        self._shown = len(RunDirectory(Path(config.run_dir)).metrics()) if config.resume else 0
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[throughput]}"),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-        self._task = TaskID(0)
-
-    def __enter__(self) -> _Display:
-        self._progress.start()
-        self._task = self._progress.add_task(
-            Path(self._config.run_dir).name, total=self._config.rounds, throughput="starting …"
-        )
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.update(RunDirectory(Path(self._config.run_dir)))
-        self._progress.stop()
-
-    def update(self, run: RunDirectory) -> None:
-        """Show where a run is."""
-        progress = run.progress()
-        if progress and progress.get("rounds_per_second"):
-            left = int(progress["seconds_left"])
-            throughput = (
-                f"{progress['rounds_per_second']:.2f} rounds/s, {left // 60}:{left % 60:02d} left"
-            )
-            self._progress.update(self._task, completed=progress["round"], throughput=throughput)
-        if not self._reports:
-            return
-        metrics = run.metrics()
-        for entry in metrics[self._shown :]:
-            self._console.print(report_line(entry, self._config.rounds), highlight=False)
-        self._shown = len(metrics)
+        try:
+            yield update
+        finally:
+            update(own)
 
 
 def report_line(entry: dict[str, Any], rounds: int) -> str:

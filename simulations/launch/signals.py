@@ -7,21 +7,19 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-@contextmanager
-def orderly_end() -> Iterator[None]:
+def orderly_end() -> AbstractContextManager[None]:
     """Let a request to terminate unwind the stack, so that nothing is left running."""
 
     def leave(number: int, _frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    with _handled(leave, (signal.SIGTERM, signal.SIGHUP)):
-        yield
+    return _handled(leave, SIGNALS[1:])
 
 
 @contextmanager

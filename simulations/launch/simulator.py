@@ -8,16 +8,16 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
 from fedau_flwr.server.loop import RunFailure
 from simulations.config import RunConfig
-from simulations.launch.flower_run import FlowerRun
+from simulations.launch.process import free_port
 from simulations.launch.signals import one_interruption
-from simulations.launch.superlink import SuperLink, Value, free_port
+from simulations.launch.superlink import FlowerRun, SuperLink, Value
 from simulations.runs.directory import RunDirectory
 
 CLONE = Path(__file__).resolve().parents[2]
@@ -32,16 +32,8 @@ Follow = Callable[[RunDirectory], None]
 class Simulator:
     """A SuperLink for simulations, as a context manager.
 
-    Parameters
-    ----------
-    port : int (default: 0)
-        Port on the loopback interface; 0 is any free one.
-    gpus : float (default: 0.0)
-        GPUs per worker, which may be a fraction.
-    workers : int (default: 0)
-        Worker processes of one core each; 0 is as many as there are cores.
-    environment : Mapping[str, str] | None
-        Variables that the SuperLink and its runs see beside those of this process.
+    It has so many `workers`, processes of one core each with so many `gpus`, which may be a
+    fraction; 0 is as many as there are cores. `port` and `environment` are as of `SuperLink`.
     """
 
     def __init__(
@@ -63,10 +55,8 @@ class Simulator:
         self._observed = 0.0
 
     def __enter__(self) -> Self:
-        temp = tempfile.gettempdir()
-        self._directory = Path(
-            tempfile.mkdtemp(prefix="fedau-", dir="/tmp" if len(temp) > _LONGEST_TEMP else temp)  # noqa: S108
-        )
+        short = "/tmp" if len(tempfile.gettempdir()) > _LONGEST_TEMP else None  # noqa: S108
+        self._directory = Path(tempfile.mkdtemp(prefix="fedau-", dir=short))
         self.link = SuperLink(
             self._directory, simulation=True, port=self._port, environment=self._environment
         )
@@ -84,28 +74,18 @@ class Simulator:
             self.link.stop()
             shutil.rmtree(self._directory, ignore_errors=True)
 
-    def run(self, config: RunConfig, nodes: int, follow: Follow | None = None) -> dict[str, Any]:
+    def run(self, config: RunConfig, nodes: int, *follow: Follow) -> dict[str, Any]:
         """Run an experiment with this clone's app; see `run_app`."""
-        return self.run_app(CLONE, config.to_dict(), nodes, follow)
+        return self.run_app(CLONE, config.to_dict(), nodes, *follow)
 
     def run_app(
-        self, app: Path, config: Mapping[str, Value], nodes: int, follow: Follow | None = None
+        self, app: Path, config: Mapping[str, Value], nodes: int, *follow: Follow
     ) -> dict[str, Any]:
-        """Run an app that writes a run directory, and return its outcome.
+        """Run an app that writes a run directory, ``run-dir`` of its settings; return its outcome.
 
         Ctrl-C asks the run to stop after its round; a second one ends it at once. The outcome says
-        under ``interrupted`` whether that was asked, since it may have come too late.
-
-        Parameters
-        ----------
-        app : Path
-            The app's directory.
-        config : Mapping[str, Value]
-            Its settings, of which ``run-dir`` is the run directory.
-        nodes : int
-            Number of SuperNodes.
-        follow : Follow | None
-            Called all the while.
+        under ``interrupted`` whether that was asked, since it may have come too late. All of
+        `follow` are called all the while.
         """
         run = RunDirectory(Path(str(config["run-dir"])))
         run.path.mkdir(parents=True, exist_ok=True)
@@ -131,15 +111,15 @@ class Simulator:
             raise RunFailure(outcome["sentence"])
         return {**outcome, "interrupted": interrupted}
 
-    def _follow(self, submission: FlowerRun, run: RunDirectory, follow: Follow | None) -> bool:
+    def _follow(self, submission: FlowerRun, run: RunDirectory, follow: Sequence[Follow]) -> bool:
         """Wait for the end of a run; returns whether it was asked to stop."""
         asked = False
         while True:
             try:
                 while submission.alive:
                     self._check()
-                    if follow is not None:
-                        follow(run)
+                    for update in follow:
+                        update(run)
                     with suppress(TimeoutError):
                         submission.wait(timeout=FOLLOW_SECONDS)
                 return asked

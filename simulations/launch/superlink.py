@@ -1,26 +1,30 @@
-"""A SuperLink on this machine, for simulations or for SuperNodes, in a Flower home of its own.
+"""A SuperLink on this machine, for simulations or for SuperNodes, and the runs on it.
 
-A user's own Flower configuration and a SuperLink that is running already are left alone.
+It has a Flower home of its own: a user's Flower configuration and a SuperLink that is running
+already are left alone.
 """
 
 from __future__ import annotations
 
+import json
 import os
-import socket
+import re
 import ssl
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import httpx
 import tomli_w
 
 from fedau_flwr.server.loop import RunFailure
 from simulations.config import ConfigError
-from simulations.launch.flower_run import CONNECTION, FlowerRun
-from simulations.launch.process import Process, flower_environment
+from simulations.launch.process import Process, flower_environment, free_port, run_program
 
 Value = str | int | float | bool
+CONNECTION = "fedau"
+"""What a SuperLink of ours is called in its Flower home."""
 
 _ENGINE = {
     # The one SuperExec of a simulation may look for work more often than once a second.
@@ -31,23 +35,41 @@ _ENGINE = {
 }
 
 
-class SuperLink(Process):
-    """A SuperLink that listens on the loopback interface alone.
+class FlowerRun(Process):
+    """A run that is handed to the SuperLink; the process here only follows its log."""
 
-    Parameters
-    ----------
-    directory : Path
-        Where its log, its Flower home and, for SuperNodes, its database are. With a simulation Ray
-        writes here too.
-    simulation : bool (default: False)
-        Whether runs go to Flower's simulation engine instead of SuperNodes.
-    secrets : Path | None
-        Folder of ``ca.crt``, ``server.crt`` and ``server.key``, for TLS and node authentication.
-        Flower has no authentication without TLS: with None anybody on this machine may join.
-    port : int (default: 0)
-        Its port; 0 is any free one.
-    environment : Mapping[str, str] | None
-        Variables that it and its runs see beside those of this process.
+    @property
+    def run_id(self) -> int:
+        """Flower's id of this run."""
+        found = re.search(r"Successfully started run (\d+)", self.output())
+        if found is None:
+            raise RuntimeError(f"{self.name} was not accepted; see {self.log}.")
+        return int(found[1])
+
+    def status(self) -> str:
+        """Ask the SuperLink for the status, e.g. ``running`` or ``finished:completed``."""
+        arguments = ("ls", CONNECTION, "--run-id", str(self.run_id))
+        return str(flower_command(*arguments, environment=self.environment)["runs"][0]["status"])
+
+    def wait_finished(self, *, timeout: float) -> str:
+        """Wait until the run has ended and return its final status."""
+        deadline = time.monotonic() + timeout
+        self.wait(timeout=timeout)
+        # The log's end can come a moment before the status does.
+        while not (status := self.status()).startswith("finished"):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{self.name} is still {status} after {timeout:g} s.")
+            time.sleep(0.2)
+        return status
+
+
+class SuperLink(Process):
+    """A SuperLink that listens on the loopback interface alone, on any free port if that is 0.
+
+    Its log, its Flower home and its database, or what Ray writes in a simulation, go to
+    `directory`. `secrets` is the folder of ``ca.crt``, ``server.crt`` and ``server.key``, for TLS
+    and node authentication, which Flower has only together: with None anybody on this machine may
+    join. It and its runs see `environment` beside the variables of this process.
     """
 
     def __init__(
@@ -62,25 +84,20 @@ class SuperLink(Process):
         self.home = directory / "flower"
         self.port = free_port(port)
         self.ca = secrets / "ca.crt" if secrets else None
-        extra = dict(environment or {})
+        extra = environment or {}
         if simulation:
             defaults = {key: value for key, value in _ENGINE.items() if key not in os.environ}
             extra = {**defaults, "RAY_TMPDIR": str(directory), **extra}
         command = ["flower-superlink", "--host", "127.0.0.1", "--port", str(self.port)]
         command += ["--disable-runtime-dependency-installation"]
         command += ["--simulation"] if simulation else ["--database", f"{directory}/superlink.db"]
-        if secrets is None:
-            command += ["--insecure"]
-        else:
-            command += ["--enable-supernode-auth"]
-            files = {"ca-certfile": "ca.crt", "certfile": "server.crt", "keyfile": "server.key"}
-            for option, name in files.items():
-                command += [f"--ssl-{option}", str(secrets / name)]
+        command += ["--enable-supernode-auth"] if secrets else ["--insecure"]
+        files = {"ca-certfile": "ca.crt", "certfile": "server.crt", "keyfile": "server.key"}
+        for option, name in files.items() if secrets else ():
+            command += [f"--ssl-{option}", f"{secrets}/{name}"]
+        variables = flower_environment(self.home, extra)
         super().__init__(
-            "SuperLink",
-            command,
-            log=directory / "superlink.log",
-            environment=flower_environment(self.home, extra),
+            "SuperLink", command, log=directory / "superlink.log", environment=variables
         )
         self._runs = 0
 
@@ -89,17 +106,15 @@ class SuperLink(Process):
         """Where it listens, for nodes and for ``flwr``."""
         return f"127.0.0.1:{self.port}"
 
-    def start(self, *, timeout: float = 60.0) -> None:
+    def start(self) -> None:
         """Start it and wait until it answers."""
         self.home.mkdir(parents=True, exist_ok=True)
-        trust: dict[str, Value] = (
-            {"insecure": True} if self.ca is None else {"root-certificates": str(self.ca)}
-        )
+        trust = {"root-certificates": str(self.ca)} if self.ca else {"insecure": True}
         connection = {"address": self.address, **trust}
         content = {"superlink": {"default": CONNECTION, CONNECTION: connection}}
         (self.home / "config.toml").write_text(tomli_w.dumps(content), encoding="utf-8")
         super().start()
-        self._wait_healthy(timeout)
+        self._wait_healthy(timeout=60.0)
 
     def run_app(
         self,
@@ -111,24 +126,16 @@ class SuperLink(Process):
     ) -> FlowerRun:
         """Hand an app to the SuperLink and return the run, without waiting for anything.
 
-        Parameters
-        ----------
-        app : Path
-            The app's directory.
-        config : Mapping[str, Value]
-            Settings that replace those of the app.
-        log : Path
-            Where what Flower streams is appended to.
-        engine : Mapping[str, Value] | None
-            Settings of the simulation engine, e.g. ``num-supernodes``.
+        `config` replaces settings of the app, and `engine` those of the simulation engine, e.g.
+        ``num-supernodes``; what Flower streams is appended to `log`.
         """
         self._runs += 1
         overrides = self.home / f"run-{self._runs}.toml"
         overrides.write_text(tomli_w.dumps(config), encoding="utf-8")
-        options = ["--run-config", str(overrides)]
-        if engine:
-            options += ["--federation-config", config_argument(engine)]
-        run = FlowerRun(app.resolve(), options, log=log, environment=self.environment)
+        app = app.resolve()
+        command = ["flwr", "run", str(app), CONNECTION, "--stream", "--run-config", str(overrides)]
+        command += ["--federation-config", config_argument(engine)] if engine else []
+        run = FlowerRun(f"run of {app.name}", command, log=log, environment=self.environment)
         run.start()
         return run
 
@@ -146,6 +153,20 @@ class SuperLink(Process):
         raise RunFailure(f"The SuperLink did not come up on port {self.port}: {self.reason()}")
 
 
+def flower_command(*arguments: str, environment: Mapping[str, str]) -> dict[str, Any]:
+    """Run ``flwr`` with JSON output and return its answer."""
+    failed = f"`flwr {' '.join(arguments)}` failed"
+    answer = run_program(["flwr", *arguments, "--format", "json"], environment)
+    try:
+        content: dict[str, Any] = json.loads(answer.stdout)
+    except json.JSONDecodeError:
+        said = answer.stderr.strip() or answer.stdout.strip()
+        raise RuntimeError(f"{failed}: {said}") from None
+    if not content.get("success", True):
+        raise RuntimeError(f"{failed}: {content.get('error-message')}")
+    return content
+
+
 def config_argument(values: Mapping[str, Value]) -> str:
     """Write settings in the form that options such as ``--node-config`` read."""
     for key, value in values.items():
@@ -153,18 +174,5 @@ def config_argument(values: Mapping[str, Value]) -> str:
             raise ConfigError(
                 f"{key} is {value!r}, but must be without double quotes and line breaks."
             )
-    return " ".join(
-        tomli_w.dumps({key: value}).strip().replace(" = ", "=", 1) for key, value in values.items()
-    )
-
-
-def free_port(port: int = 0) -> int:
-    """Return `port` of the loopback interface if it is free, any free one for 0."""
-    if not 0 <= port < 65536:
-        raise ConfigError(f"port is {port}, but must be in 0 to 65535.")
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            raise ConfigError(f"port is {port}, but must be free: something uses it.") from None
-        return int(probe.getsockname()[1])
+    lines = tomli_w.dumps(values).splitlines()
+    return " ".join(line.replace(" = ", "=", 1) for line in lines)

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from simulations.launch.federation import Federation
-from simulations.launch.process import Process, flower_environment, stop_together
-from simulations.launch.superlink import free_port
+from simulations.launch.process import Process, flower_environment, free_port, stop_together
 from tests.deployment.app.quadratics import problem
 from tests.deployment.conftest import APP
 from tests.docker.compose import DOCKER, VARIABLES, load_stack

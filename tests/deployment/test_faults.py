@@ -19,10 +19,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from simulations.launch.federation import CERTIFICATES, Federation
-from simulations.launch.flower_run import CONNECTION, FlowerRun, flower_command
-from simulations.launch.node import SECONDS_UNTIL_OFFLINE, Node
+from simulations.launch.federation import CERTIFICATES, SECONDS_UNTIL_OFFLINE, Federation, Node
 from simulations.launch.process import stop_together
+from simulations.launch.superlink import CONNECTION, FlowerRun, flower_command
 from tests.deployment.conftest import APP
 from tests.deployment.history import CUTOFF, History, first_attempt, last_version, weight
 from tests.processes import command_line
@@ -188,7 +187,8 @@ def scenario(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, st
         # It has to wait for a minute; slow rounds in the meantime cost less.
         second = federation.run(APP, config={**config, "resume": True, "training-seconds": 4.0})
         time.sleep(max(0.0, killed_at + SECONDS_UNTIL_OFFLINE - 5.0 - time.monotonic()))
-        killed.rejoin()
+        killed.start()
+        killed.wait_connected()
         wait_until_counted(directory, killed)
         (directory / "stop").touch()
         status = second.wait_finished(timeout=60.0)

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from fedau_flwr.secure.message import Exchange
 from fedau_flwr.wire.fixed_point import FixedPoint
-from simulations.launch.federation import Federation
-from simulations.launch.flower_run import CONNECTION, flower_command
-from simulations.launch.node import Node
+from simulations.launch.federation import Federation, Node
+from simulations.launch.superlink import CONNECTION, flower_command
 from tests.deployment.app.quadratics import problem
 from tests.deployment.conftest import APP
 from tests.deployment.database import DatabaseRecord

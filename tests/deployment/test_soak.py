@@ -15,8 +15,7 @@ import psutil
 import pytest
 from numpy.typing import NDArray
 
-from simulations.launch.federation import Federation
-from simulations.launch.node import Node
+from simulations.launch.federation import Federation, Node
 from simulations.launch.process import Process
 from tests.deployment.conftest import APP
 from tests.deployment.history import CUTOFF, History, last_version, weight

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from simulations.runs.deployment import run_deployment
 
 from fedau_flwr import FedAUMod, UnitWeighting
 from fedau_flwr.testing.in_process_grid import InProcessGrid
 from simulations.client_app import app as client_app
 from simulations.runs.directory import RunDirectory
+from simulations.server_app import run_deployment
 from tests.fedau_flwr.federation import Federation, record, training_app, values
 from tests.simulations.experiments import assert_same, model_of, run, tiny
 from tests.simulations.own_package.own_fl.methods import Fading

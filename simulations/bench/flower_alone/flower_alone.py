@@ -39,8 +39,7 @@ def main(grid: Grid, context: Context) -> None:
     present.wait_for_clients()
     moments = []
 
-    def note(server_round: int, arrays: ArrayRecord) -> None:
-        del server_round, arrays
+    def note(_server_round: int, _arrays: ArrayRecord) -> None:
         moments.append(time.perf_counter())
 
     model = initial_parameters(experiment.task, seed=config.seed)
@@ -67,10 +66,6 @@ def train(message: Message, context: Context) -> Message:
     model = {name: array.numpy() for name, array in arrays.items()}
     settings = {LR: config.local_lr, "server-round": message.content["config"]["server-round"]}
     trained = worker.train(number, model, settings)
-    content = RecordDict(
-        {
-            "arrays": ArrayRecord({name: Array(value) for name, value in trained.items()}),
-            "metrics": MetricRecord({"num-examples": max(1, worker.examples(number))}),
-        }
-    )
-    return Message(content, reply_to=message)
+    reply = ArrayRecord({name: Array(value) for name, value in trained.items()})
+    metrics = MetricRecord({"num-examples": max(1, worker.examples(number))})
+    return Message(RecordDict({"arrays": reply, "metrics": metrics}), reply_to=message)

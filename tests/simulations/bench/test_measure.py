@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from fedau_flwr.testing.in_process_grid import InProcessGrid
-from simulations.bench import measure, pausing_app
+from simulations.bench import measure, pause
 from simulations.bench.flower_alone import flower_alone
 from simulations.bench.flower_runs import ALONE
 from simulations.cli import app as cli
@@ -53,10 +53,10 @@ class InProcessLink:
             assert tomllib.loads((app / "pyproject.toml").read_text())["tool"]["flwr"]["app"][
                 "components"
             ] == {
-                "serverapp": "simulations.bench.pausing_app:server",
+                "serverapp": "simulations.bench.pause:server",
                 "clientapp": "simulations.client_app:app",
             }
-            client, server = client_app, pausing_app.main
+            client, server = client_app, pause.main
         grid = InProcessGrid(client, nodes, config)
         server(grid, next(iter(grid.contexts.values())))
         return {**RunDirectory(Path(config["run-dir"])).outcome(), "interrupted": False}

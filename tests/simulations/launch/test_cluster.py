@@ -4,9 +4,8 @@ import tempfile
 
 import pytest
 
-from simulations.launch.process import Process, flower_environment, stop_together
+from simulations.launch.process import Process, flower_environment, free_port, stop_together
 from simulations.launch.simulator import Simulator
-from simulations.launch.superlink import free_port
 from simulations.runs.directory import RunDirectory
 from tests.processes import command_line
 from tests.simulations.experiments import assert_same, model_of, run, tiny

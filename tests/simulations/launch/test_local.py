@@ -4,6 +4,7 @@ import io
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -115,5 +116,5 @@ def test_follows_from_where_this_run_begins(tmp_path):
     run = Process("run", command, log=log, environment=dict(os.environ))
     run.start()
     shown = io.StringIO()
-    local._follow(run, shown)
+    local._follow(run, partial(print, file=shown))
     assert shown.getvalue() == "Round 2: of this one\n"

@@ -7,7 +7,8 @@ import pytest
 
 from fedau_flwr.server.loop import RunFailure
 from simulations.config import ConfigError
-from simulations.launch.superlink import SuperLink, config_argument, free_port
+from simulations.launch.process import free_port
+from simulations.launch.superlink import SuperLink, config_argument
 
 
 def test_a_port_that_is_taken_is_said(tmp_path):

@@ -10,7 +10,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedau_flwr import FedAU, SecureSum
-from fedau_flwr.server.deadlines import PunctualGrid
+from fedau_flwr.server.deadlines import DeadlineGrid
 from fedau_flwr.server.summation import PlainSum, Summation
 from quadratics import problem
 
@@ -22,7 +22,7 @@ def main(grid: Grid, context: Context) -> None:
     config = context.run_config
     directory = Path(str(config["directory"]))
     every = int(config["checkpoint-every"])
-    grid = PunctualGrid(grid)
+    grid = DeadlineGrid(grid)
     strategy = FedAU(int(config["num-clients"]), summation=summation(context))
     model = problem.initial_model()
     if config["resume"]:
