@@ -97,8 +97,6 @@ class SumStrategy(FedAvg):
         **options: Any,
     ) -> None:
         check_population(num_clients)
-        if not isinstance(transform := getattr(self, "transform", None), Transform):
-            raise ValueError(f"transform is {transform!r}, but must be an instance of a Transform.")
         if not server_learning_rate > 0:
             raise ValueError(f"server_learning_rate is {server_learning_rate!r}, but must be > 0.")
         if round_timeout is not None and not round_timeout > 0:
@@ -191,6 +189,8 @@ class SumStrategy(FedAvg):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
         """Ask the nodes that are there, each with the last round in which it was counted."""
+        if not isinstance(transform := getattr(self, "transform", None), Transform):
+            raise ValueError(f"transform is {transform!r}, but must be an instance of a Transform.")
         self.ledger.open(server_round + self._offset)
         self._opened_at = time.monotonic()
         self._names = list(arrays)

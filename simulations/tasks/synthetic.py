@@ -66,10 +66,14 @@ class Synthetic(ImageTask):
             self.prepare(data_dir, seed=seed)
         return super().open(data_dir, seed=seed)
 
-    def write(self, folder: Path, source: Path | None, seed: int) -> None:
+    def prepare(self, data_dir: Path, *, source: Path | None = None, seed: int = 1) -> Path:
         """Write the array files of a seed."""
         if source is not None:
             raise DataError(f"--from is {source}, but the synthetic set is made from a seed.")
+        return super().prepare(data_dir, seed=seed)
+
+    def write(self, folder: Path, source: Path | None, seed: int) -> None:
+        """Write the array files of a seed to a folder."""
         for part in PARTS:
             to_images, to_labels = part_files(folder, part)
             shape = (self.count(part), *IMAGE_SHAPE)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from flwr.app import ConfigRecord
 from flwr.client import NumPyClient
 from flwr.clientapp import ClientApp
 
@@ -273,8 +274,9 @@ def test_a_method_needs_an_instance_of_a_transform(wrong):
     class Wrong(StaleMethod):
         transform = wrong
 
+    strategy, grid = Wrong(CLIENTS), Federation(training_app(train), CLIENTS)
     with pytest.raises(ValueError, match=r"transform is .*, but must be an instance of a Trans"):
-        Wrong(CLIENTS)
+        strategy.configure_train(1, record(x=np.zeros(2)), ConfigRecord(), grid)
 
 
 def test_missing_parts_are_rejected(caplog):
