@@ -52,9 +52,11 @@ def sensitivity(
     others are refused.
     """
     c = _first_column(coefficients, rounds)
-    if np.any(c < 0) or np.any(np.diff(c) > 0):
+    if c[-1] < 0 or np.any(c[1:] > c[:-1]):
         raise ValueError("coefficients increase or are negative, but must do neither.")
     k = most_participations(rounds, separation, limit)
+    if k == 1:
+        return float(np.linalg.norm(c))
     column = np.zeros(-(-rounds // separation) * separation)
     column[: len(c)] = c
     # Row i, column r is round i·b + r: a sum down the rows adds the copies, shifted by b each.
