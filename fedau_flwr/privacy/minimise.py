@@ -33,7 +33,7 @@ def minimise(function: Callable[[Vector], float], start: Vector, *, steps: int =
         new_slope = _gradient(function, moved)
         inverse_hessian = _updated(inverse_hessian, moved - x, new_slope - slope)
         x, slope, fresh = moved, new_slope, False
-        if gain < 1e-13:
+        if gain < 1e-12:
             break
     return x
 

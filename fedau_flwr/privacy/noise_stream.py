@@ -12,8 +12,10 @@ value: `guarded_std` adds the noise for it, less than a thousandth for a million
 multiplier of 10.
 
 z_t is drawn in two layers, of which the fine one has 2^-12 of the standard deviation: the double
-precision of the coarse one then disappears within the fine one's density. Every probability is met
-to a factor of about 1 ± 2^-36, that is 2^31 values to a total variation of about 2^-21.
+precision of the coarse one then disappears within the fine one's density. Up to 9 standard
+deviations, which 2^31 values keep with a probability of 1 - 2^-27, every probability is met to a
+factor of about 1 ± 2^-36. The privacy loss of that many values is a sum of as many independent
+terms: it changes by about 2^-20, and ε by less than 1e-5.
 """
 
 from collections.abc import Mapping, Sequence

@@ -71,6 +71,24 @@ def test_sum_and_noise_are_on_the_grid_and_the_sum_is_kept():
         assert np.all(np.abs(released[name] - array) < 5 * 0.7)
 
 
+def test_layers_and_memory_meet_in_one_rounding():
+    """All parts count with their fractions: rounding each by itself would add noise of its own."""
+
+    class Faint(SecureGenerator):
+        def normal(self, size):
+            drawn.append(np.random.default_rng(len(drawn)).normal(size=size) * 2**-12)
+            return drawn[-1]
+
+    drawn = []
+    stream = NoiseStream([1.0, 0.3, 0.2], 1.0, generator=Faint())
+    past = np.random.default_rng(9).integers(-1000, 1000, (2, 5000), np.int32)
+    # Row 1 holds the round before, row 0 the one before that.
+    stream.load_state_dict({"round": 2, "memory": past})
+    steps = stream.release({"w": np.zeros(5000)})["w"] / stream.step
+    coarse, fine = drawn[0] * 2**24 * np.sqrt(1 - 2**-24), drawn[1] * 2**12
+    assert np.array_equal(steps, np.rint(coarse + fine - 0.3 * past[1] - 0.2 * past[0]))
+
+
 def test_noise_does_not_depend_on_the_sum():
     """With sums on the grid the same key gives the same noise, whatever the sums: no bit leaks."""
     zero, other = (NoiseStream(square_root(4), 1.0, generator=SecureGenerator(KEY)) for _ in "ab")
