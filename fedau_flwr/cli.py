@@ -46,6 +46,43 @@ def show_state(
     typer.echo("\n".join(lines))
 
 
+@app.command("privacy")
+def privacy(
+    *,
+    rounds: Annotated[int, typer.Option(min=1, help="Sums that the training releases.")],
+    delta: Annotated[float, typer.Option(help="δ of the whole training.")] = 1e-5,
+    epsilon: Annotated[float | None, typer.Option(help="ε to keep.")] = None,
+    noise_multiplier: Annotated[
+        float | None, typer.Option(help="Noise on a sum in units of the norm, instead of ε.")
+    ] = None,
+    separation: Annotated[
+        int, typer.Option(min=1, help="A client takes part at most once in so many rounds.")
+    ] = 1,
+    participations: Annotated[
+        int | None, typer.Option(min=1, help="And at most so many times.")
+    ] = None,
+) -> None:
+    """Say what differential privacy costs: plain, with separated turns, with correlated noise."""
+    from .privacy.calculator import options  # noqa: PLC0415 -- only this command needs it
+
+    try:
+        found = options(
+            delta=delta,
+            rounds=rounds,
+            epsilon=epsilon,
+            noise_multiplier=noise_multiplier,
+            separation=separation,
+            limit=participations,
+        )
+    except ValueError as error:
+        fail(str(error))
+    row = "{:20} {:>14} {:>16} {:>14} {:>8} {:>8}".format
+    typer.echo(row("noise", "participations", "noise multiplier", "relative error", "ε", "vectors"))
+    for way in found:
+        numbers = f"{way.noise_multiplier:.3f}", f"{way.error:.4f}", f"{way.epsilon:.3f}"
+        typer.echo(row(way.name, way.participations, *numbers, way.vectors))
+
+
 def find_suite() -> Path | None:
     """Return the clone that holds the simulation suite: around here, or around this package."""
     for place in (Path.cwd(), *Path.cwd().parents, Path(__file__).resolve().parents[1]):
@@ -59,7 +96,7 @@ def find_suite() -> Path | None:
 def main() -> None:
     """Run the command line, with the simulation suite's commands where there is a clone."""
     suite = find_suite()
-    if suite is None and sys.argv[1:] and sys.argv[1] not in {"state", "--help"}:
+    if suite is None and sys.argv[1:] and sys.argv[1] not in {"state", "privacy", "--help"}:
         typer.echo(
             f"`fedau {sys.argv[1]}` belongs to the simulation suite, which is used from a clone of "
             "the fedau-flwr repository: run it there.",

@@ -13,16 +13,18 @@ import os
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping
+from math import sqrt
 from pathlib import Path
 from typing import Any
 
 from flwr import serverapp
 
 from .clipping import check_positive
+from .gdp import epsilon_of
 
 
 class PrivacyBudget:
-    """An (ε, δ) budget over Gaussian sums, by Flower's Rényi accountant.
+    """An (ε, δ) budget over Gaussian sums, by the exact formula (`fedau_flwr.privacy.gdp`).
 
     Parameters
     ----------
@@ -46,12 +48,22 @@ class PrivacyBudget:
         self.delta = delta
         self._journal = journal
         self._rounds: Counter[float] = self._written()
-        self._accountant()
 
     @property
     def spent(self) -> float:
-        """The ε of the rounds charged so far."""
+        """The ε of the rounds charged so far, exactly."""
         return self._epsilon(self._rounds)
+
+    @property
+    def spent_renyi(self) -> float:
+        """The bound on it by Flower's Rényi accountant, which needs the extra ``privacy``."""
+        accountant = self._accountant()
+        for noise, count in self._rounds.items():
+            event = serverapp.GaussianPrivacyEvent(
+                noise_multiplier=noise, sample_size=1, population_size=1
+            )
+            accountant.compose(event, count)
+        return float(accountant.get_epsilon(self.delta)) if self._rounds else 0.0
 
     def allows(self, noise_multiplier: float) -> bool:
         """Say whether one more round keeps within the budget."""
@@ -103,15 +115,9 @@ class PrivacyBudget:
         return self._epsilon(self._rounds + Counter({noise_multiplier: rounds})) <= self.epsilon
 
     def _epsilon(self, rounds: Mapping[float, int]) -> float:
-        if not rounds:
-            return 0.0
-        accountant = self._accountant()
-        for noise, count in rounds.items():
-            event = serverapp.GaussianPrivacyEvent(
-                noise_multiplier=noise, sample_size=1, population_size=1
-            )
-            accountant.compose(event, count)
-        return float(accountant.get_epsilon(self.delta))
+        # Gaussian releases compose to one of μ² = Σ 1/z².
+        mu = sqrt(sum(count / noise**2 for noise, count in rounds.items()))
+        return epsilon_of(self.delta, mu) if mu else 0.0
 
     def _accountant(self) -> Any:
         config = serverapp.PrivacyConfig(
@@ -124,5 +130,5 @@ class PrivacyBudget:
             return serverapp.RdpAccountant(config)
         except ImportError:
             raise ImportError(
-                "A privacy budget needs the extra 'privacy': pip install 'fedau-flwr[privacy]'."
+                "Flower's accountant needs the extra 'privacy': pip install 'fedau-flwr[privacy]'."
             ) from None

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from flwr.app import Message
 
 from ..client.preparation import WITHIN, Preparation
 from ..server.summation import Round, Sum, Summation
 from ..wire.parts import SCALAR, Parts
-from .noise import add_noise
+from .noise_stream import NoiseStream, guarded_std
 
 if TYPE_CHECKING:
     from .gaussian import GaussianPrivacy
@@ -59,13 +58,10 @@ class PrivateSum(Summation):
         return result
 
     def _noisy(self, parts: Parts) -> Parts:
-        rng = np.random.default_rng()
-        noisy: Parts = {}
-        for part, arrays in parts.items():
-            std = self.privacy.bit_std if part == WITHIN else self.privacy.sum_std
-            values = add_noise(list(arrays.values()), std or 0.0, rng)
-            noisy[part] = dict(zip(arrays, values, strict=True))
-        return noisy
+        size = sum(value.size for arrays in parts.values() for value in arrays.values())
+        std = guarded_std(self.privacy.sum_std / self.privacy.norm, self.privacy.norm, size)
+        stds = {part: self.privacy.bit_std or std if part == WITHIN else std for part in parts}
+        return {part: NoiseStream([1.0], stds[part]).release(parts[part]) for part in parts}
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a checkpoint needs."""

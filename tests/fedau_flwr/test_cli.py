@@ -60,3 +60,31 @@ def test_without_a_clone_the_suite_is_named_in_one_sentence(tmp_path):
         "`fedau run` belongs to the simulation suite, which is used from a clone of the "
         "fedau-flwr repository: run it there.\n"
     )
+
+
+def test_the_price_of_privacy_is_that_of_the_formulas():
+    options = ["--rounds", "2000", "--epsilon", "8", "--separation", "50"]
+    result = CliRunner().invoke(app, ["privacy", *options])
+    assert result.exit_code == 0
+    rows = {line[:20].strip(): line[20:].split() for line in result.output.splitlines()}
+    assert rows["plain"][:2] == ["2000", "26.843"]
+    assert rows["separated"][:2] == ["40", "3.796"]
+    independent = float(rows["separated"][2])
+    assert float(rows["correlated, bands"][2]) / independent == pytest.approx(0.1873, abs=1e-3)
+    assert float(rows["correlated, buffers"][2]) <= float(rows["correlated, bands"][2])
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ([], "either epsilon or noise_multiplier must be given, and not both."),
+        (["--epsilon", "-1"], "epsilon is -1.0, but must be"),
+        (["--epsilon", "1", "--delta", "2"], "delta is 2.0, but must be"),
+        (["--noise-multiplier", "0"], "noise_multiplier is 0.0, but must be"),
+    ],
+)
+def test_an_impossible_guarantee_is_refused_in_a_sentence(options, sentence):
+    result = CliRunner().invoke(app, ["privacy", "--rounds", "10", *options])
+    assert result.exit_code == 2
+    assert result.stderr.startswith(sentence)
+    assert result.stderr.count("\n") == 1
