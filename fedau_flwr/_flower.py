@@ -18,11 +18,18 @@ _HOMES = {
     "message_to_proto": "flwr.common.serde",
     "Run": "flwr.supercore.run",
     "TaskIdentity": "flwr.supercore.task_identity",
+    # The command line could not read overrides as `flwr run` does.
+    "parse_config_args": "flwr.common.config",
+    # The benchmark could neither weigh a reply nor run SecAgg+ beside ours.
+    "recorddict_to_proto": "flwr.common.serde",
+    "recorddict_compat": "flwr.compat.common",
+    "MAIN_CONFIGS_RECORD": "flwr.server.workflow.constant",
+    "MAIN_PARAMS_RECORD": "flwr.server.workflow.constant",
     # A simulation's grid would be taken for one that may miss deadlines, and be polled.
     "InMemoryGrid": "flwr.superlink.grid",
     # Simulations would wait a tenth of a second for every exchange.
     "InMemoryLinkState": "flwr.server.superlink.linkstate",
-    # `flwr run .` on a deployment would need pattern="real" in its run config.
+    # `flwr run .` on a deployment would need pattern="deployment" in its run config.
     "HttpGrid": "flwr.superlink.grid",
 }
 

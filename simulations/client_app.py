@@ -23,13 +23,11 @@ from flwr.app import (
     UserConfigValue,
 )
 from flwr.clientapp import ClientApp
-from flwr.clientapp.typing import ClientAppCallable
-from flwr.common.constant import ErrorCode
 
-from fedau_flwr import FedAUMod, SecureSumMod
+from fedau_flwr import FedAUMod, SecureSumMod, _flower
 from fedau_flwr.availability import answer_identity
 from fedau_flwr.client.host import Host
-from fedau_flwr.client.mod import refuse
+from fedau_flwr.client.mod import CallNext, refuse
 from fedau_flwr.wire.records import decode_all, encode
 from fedau_flwr.wire.requests import HOSTED, Refusal
 from simulations.config import ConfigError, RunConfig
@@ -50,7 +48,7 @@ def _worker(context: Context) -> Worker:
     return _worker_of(tuple(context.run_config.items()), imports)
 
 
-def participate(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+def participate(message: Message, context: Context, call_next: CallNext) -> Message:
     """Apply the mod of the run's method to the train messages of a node that is one client."""
     train = message.metadata.message_type.split(".")[0] == MessageType.TRAIN
     if not train or HOSTED in message.content["config"]:
@@ -74,7 +72,7 @@ def participate(message: Message, context: Context, call_next: ClientAppCallable
     return mod(message, context, call_next)
 
 
-def mask(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+def mask(message: Message, context: Context, call_next: CallNext) -> Message:
     """Let nothing leave this node but its part of a secure sum, if the run has one."""
     if not context.run_config["secure-sum"]:
         return call_next(message, context)
@@ -105,7 +103,7 @@ def train(message: Message, context: Context) -> Message:
     if examples == 0 and not participates:
         # Flower's FedAvg divides by the sum of the examples, which must not be 0.
         reason = f"clients {clients} hold no samples to train on"
-        return Message(Error(ErrorCode.MOD_FAILED_PRECONDITION, reason), reply_to=message)
+        return Message(Error(_flower.ErrorCode.MOD_FAILED_PRECONDITION, reason), reply_to=message)
     content = RecordDict(
         {"arrays": encode(trained), "metrics": MetricRecord({"num-examples": examples})}
     )

@@ -10,10 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
-from flwr.common.serde import recorddict_to_proto
-from flwr.supercore.task_identity import TaskIdentity
 from ray import cloudpickle
 
+from fedau_flwr import _flower
 from fedau_flwr.server.roster import Roster
 from fedau_flwr.testing.in_process_grid import InProcessGrid
 from fedau_flwr.wire.records import decode_all, encode
@@ -46,13 +45,14 @@ def _reply_bytes(config: RunConfig, directory: Path) -> int:
     settings = ConfigRecord({LR: config.local_lr, STATES: str(directory / "states")})
     model = encode(initial_parameters(config.task, seed=config.seed))
     (reply,) = nodes.send_and_receive(strategy.configure_train(1, model, settings, grid))
-    return len(recorddict_to_proto(reply.content).SerializeToString())
+    return len(_flower.recorddict_to_proto(reply.content).SerializeToString())
 
 
 def serialisation_milliseconds(config: RunConfig) -> dict[str, float]:
     """Return the costs per message of the run's model, in processor time of this process."""
     # Flower's messages take their sender from here; in a ServerApp's process it is set.
-    TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
+    identity = _flower.TaskIdentity
+    identity.run_id = identity.node_id = identity.task_id = 1
     model = initial_parameters(config.task, seed=config.seed)
     record = encode(model)
     content = RecordDict({"arrays": record, "config": ConfigRecord({"server-round": 1})})

@@ -19,19 +19,13 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.client.mod import secaggplus_mod
 from flwr.clientapp import ClientApp
 from flwr.common import Code, FitRes, Status, ndarrays_to_parameters, parameters_to_ndarrays
-from flwr.common.serde import message_from_proto, message_to_proto
-from flwr.compat.common import recorddict_compat as compat
-from flwr.server.client_manager import SimpleClientManager
-from flwr.server.compat.legacy_context import LegacyContext
-from flwr.server.server_config import ServerConfig
+from flwr.server import LegacyContext, ServerConfig, SimpleClientManager
 from flwr.server.strategy import FedAvg
 from flwr.server.workflow import SecAggPlusWorkflow
-from flwr.server.workflow.constant import MAIN_CONFIGS_RECORD, MAIN_PARAMS_RECORD
-from flwr.server.workflow.constant import Key as WorkflowKey
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
-from fedau_flwr import FedAU, FedAUMod
+from fedau_flwr import FedAU, FedAUMod, _flower
 from fedau_flwr.secure import FixedPoint, SecureSum, SecureSumMod, Topology
 from fedau_flwr.testing.in_process_grid import InProcessGrid
 from simulations.bench.report import Row
@@ -141,7 +135,7 @@ def _secaggplus_round(vectors: Vectors, dropped: int, needed: int) -> tuple[Floa
     def train(message: Message, context: Context) -> Message:
         trained = ndarrays_to_parameters([vectors[context.node_id - 1]])
         result = FitRes(Status(Code.OK, ""), trained, num_examples=1, metrics={})
-        return Message(compat.fitres_to_recorddict(result, True), reply_to=message)
+        return Message(compat().fitres_to_recorddict(result, True), reply_to=message)
 
     grid = WireGrid(app, clients, dropped)
     return run_secaggplus(grid, clients, parameters, needed), grid.sent[clients]
@@ -153,9 +147,11 @@ def run_secaggplus(grid: Grid, clients: int, parameters: int, needed: int) -> Fl
     for node in range(1, clients + 1):
         # All that is asked of a client that the manager samples is its id.
         manager.register(cast(Any, SimpleNamespace(cid=str(node), node_id=node)))
-    state = RecordDict({MAIN_CONFIGS_RECORD: ConfigRecord({WorkflowKey.CURRENT_ROUND: 1})})
+    state = RecordDict({_flower.MAIN_CONFIGS_RECORD: ConfigRecord({"current_round": 1})})
     initial = ndarrays_to_parameters([np.zeros(parameters, np.float32)])
-    state.array_records[MAIN_PARAMS_RECORD] = compat.parameters_to_arrayrecord(initial, True)
+    state.array_records[_flower.MAIN_PARAMS_RECORD] = compat().parameters_to_arrayrecord(
+        initial, True
+    )
     context = LegacyContext(
         Context(run_id=1, node_id=0, node_config={}, state=state, run_config={}),
         config=ServerConfig(num_rounds=1),
@@ -163,9 +159,14 @@ def run_secaggplus(grid: Grid, clients: int, parameters: int, needed: int) -> Fl
         client_manager=manager,
     )
     SecAggPlusWorkflow(clients, needed, max_weight=1.0)(grid, context)
-    record = context.state.array_records[MAIN_PARAMS_RECORD]
-    (mean,) = parameters_to_ndarrays(compat.arrayrecord_to_parameters(record, True))
+    record = context.state.array_records[_flower.MAIN_PARAMS_RECORD]
+    (mean,) = parameters_to_ndarrays(compat().arrayrecord_to_parameters(record, True))
     return cast(Floats, mean)
+
+
+def compat() -> Any:
+    """Return how Flower lays out what its older API sends."""
+    return _flower.recorddict_compat
 
 
 class WireGrid(InProcessGrid):
@@ -193,14 +194,15 @@ class WireGrid(InProcessGrid):
 
     def _answer(self, message: Message) -> Message:
         node = message.metadata.dst_node_id
-        reply = self.app(message_from_proto(_wire(message)), self.contexts[node])
+        reply = self.app(_flower.message_from_proto(_wire(message)), self.contexts[node])
         reply.metadata.__dict__["_message_id"] = str(uuid4())
         wire = _wire(reply)
         self.sent[node] += wire.ByteSize()
-        return message_from_proto(wire)
+        received: Message = _flower.message_from_proto(wire)
+        return received
 
 
 def _wire(message: Message) -> Any:
     """Return a message as it arrives: serialised to bytes and read again."""
-    sent = message_to_proto(message)
+    sent = _flower.message_to_proto(message)
     return type(sent).FromString(sent.SerializeToString())

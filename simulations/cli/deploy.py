@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import click
 import typer
-from flwr.common.config import parse_config_args
 
+from fedau_flwr import _flower
 from simulations.cli.invocation import new_directory
 from simulations.config import ConfigError, RunConfig
 from simulations.launch.local import deploy_local
@@ -64,7 +64,7 @@ def parse_overrides(text: str) -> Values:
     try:
         if rest.strip():
             raise ValueError(f"{rest.strip()!r} is not")
-        return dict(parse_config_args([text] if text else None))
+        return dict(_flower.parse_config_args([text] if text else None))
     except click.ClickException:
         reason = "a value must be a number, true, false or a text in quotes"
     except ValueError as error:

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from flwr.app import Context, Error, Message, MetricRecord, RecordDict
-from flwr.common.constant import ErrorCode
 
-from fedau_flwr import FedAUMod
+from fedau_flwr import FedAUMod, _flower
 from fedau_flwr.wire.records import decode_all, encode
 from simulations.config import ConfigError, RunConfig
 from simulations.nodes.deployed_data import node_samples
@@ -66,7 +65,8 @@ def train(message: Message, context: Context) -> Message:
         )
     except (ConfigError, DataError) as error:
         # The operator of the server reads it too, without a stack trace around it.
-        return Message(Error(ErrorCode.MOD_FAILED_PRECONDITION, str(error)), reply_to=message)
+        failed = Error(_flower.ErrorCode.MOD_FAILED_PRECONDITION, str(error))
+        return Message(failed, reply_to=message)
     content = RecordDict(
         {
             "arrays": encode(trained.parameters),
