@@ -89,6 +89,11 @@ def check(config: RunConfig) -> str | None:
 
     Returns what is not wrong but worth knowing.
     """
+    if config.kernel == "native":
+        # torch takes seconds, which a run that leaves the choice to us need not wait for.
+        from simulations.nodes.resident import used_kernel  # noqa: PLC0415
+
+        used_kernel(config.task, device=config.device, kernel=config.kernel)
     notice = open_experiment(config).split.notice()
     check_writable("run-dir", Path(config.run_dir))
     if config.resume:
