@@ -17,6 +17,7 @@ from ..wire.dialects import NUMPY_METRICS, NUMPY_PARAMETERS, reply_content
 from ..wire.parts import Parts
 from ..wire.records import decode_all, encode
 from ..wire.requests import GROUP, LABEL_RECORD, Refusal, Request
+from .delivery import confirmation, is_delivery, receive
 from .participant import Participant
 from .preparation import Preparation
 from .state_directory import open_store
@@ -106,6 +107,9 @@ class FedAUMod:
         # Taken before the app runs: it may empty or change the message that it is given.
         config = ConfigRecord({**config})
         model = decode_all(arrays)
+        if is_delivery(message):
+            self.receive(config, context, model)
+            return confirmation(message)
         replies: list[Message] = []
 
         def train(start: Arrays) -> Arrays:
@@ -163,6 +167,10 @@ class FedAUMod:
         finally:
             _weighting_now.reset(token)
         return parts, group
+
+    def receive(self, config: Mapping[str, object], context: Context, arrays: Arrays) -> None:
+        """Keep what the server delivers after a round in which this client was counted."""
+        receive(self._store(context), Request.from_config(config), config, arrays)
 
     def _importance_in(self, context: Context) -> float:
         value = self._importance(context) if callable(self._importance) else self._importance

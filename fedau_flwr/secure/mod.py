@@ -19,6 +19,7 @@ from flwr.app import (
 
 from .. import _flower
 from ..arrays import is_averaged
+from ..client.delivery import bare_confirmation, is_delivery
 from ..client.mod import CallNext
 from ..client.preparation import PREPARATION, Preparation
 from ..client.state_directory import state_directory
@@ -89,6 +90,8 @@ class SecureSumMod:
         """Handle one message; all but train messages pass through."""
         if message.metadata.message_type.split(".")[0] != MessageType.TRAIN:
             return call_next(message, context)
+        if is_delivery(message):
+            return bare_confirmation(message, call_next(message, context))
         try:
             return self._answer(message, context, call_next)
         except (RefusalError, Refusal) as refusal:

@@ -30,6 +30,7 @@ from ..wire.parts import Layout, Parts
 from ..wire.records import decode_all, encode
 from ..wire.requests import hosted_config
 from .deadlines import with_deadline
+from .delivery import Deliveries, Delivering
 from .groups import Groups
 from .ledger import Ledger, check_population
 from .replies import expected
@@ -38,7 +39,7 @@ from .roster import Roster
 from .summation import PlainSum, Round, Summation
 
 
-class SumStrategy(FedAvg):
+class SumStrategy(Delivering, FedAvg):
     """A method whose server needs nothing but a sum over its participants.
 
     A method says which `transform` its clients apply to their updates and overrides `step`, the
@@ -122,6 +123,7 @@ class SumStrategy(FedAvg):
             self.summation = privacy.around(self.summation)
         self.groups = Groups({})
         self.ledger = Ledger()
+        self.deliveries = Deliveries()
         self.last_round: RoundReport | None = None
         self._timeout = float(DEFAULT_TTL)
         self._offset = 0
@@ -192,8 +194,7 @@ class SumStrategy(FedAvg):
         if not isinstance(transform := getattr(self, "transform", None), Transform):
             raise ValueError(f"transform is {transform!r}, but must be an instance of a Transform.")
         self.ledger.open(server_round + self._offset)
-        self._opened_at = time.monotonic()
-        self._names = list(arrays)
+        self._opened_at, self._names = time.monotonic(), list(arrays)
         if self.numpy_clients:
             arrays = ArrayRecord(numbered(arrays.values()))
         nodes: list[int] = []
@@ -212,10 +213,9 @@ class SumStrategy(FedAvg):
             asked=asked,
             example_key=self.weighted_by_key,
         )
-        messages = [
-            self._message(node, MessageType.TRAIN, arrays, {**config, **self._participation(here)})
-            for node, here in asked.items()
-        ]
+        self.deliveries.repeat(self, self._round, config)
+        told = {node: {**config, **self._participation(here)} for node, here in asked.items()}
+        messages = [self._message(n, MessageType.TRAIN, arrays, text) for n, text in told.items()]
         return self.summation.open(self._round, messages)
 
     def _message(self, node: int, kind: str, arrays: ArrayRecord, config: Any) -> Message:
@@ -261,6 +261,7 @@ class SumStrategy(FedAvg):
         self.last_round = RoundReport.of(this, result, time.monotonic() - self._opened_at)
         self.last_round.log(result.rejected)
         model = self.step(this.layout.model, result.parts, len(result.clients))
+        self.deliveries.send(self, this, result.clients, model)
         metrics = result.mean_metrics(self.train_metrics_aggr_fn, self.weighted_by_key)
         return encode(dict(zip(self._names, model.values(), strict=True))), metrics
 
@@ -287,11 +288,13 @@ class SumStrategy(FedAvg):
             "ledger": self.ledger.state_dict(),
             "groups": self.groups.state_dict(),
             "summation": self.summation.state_dict(),
+            "deliveries": self.deliveries.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint, as a new attempt that starts with the round after it."""
         self.ledger.load_state_dict(state["ledger"])
         self.groups.load_state_dict(state["groups"])
+        self.deliveries.load_state_dict(state.get("deliveries", {}))
         # A checkpoint of version 0.1 has what is private about a sum by another name.
         self.summation.load_state_dict(state.get("summation", state.get("privacy", {})))

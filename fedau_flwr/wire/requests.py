@@ -22,6 +22,9 @@ SAFE = "fedau-safe"
 COUNTED = "fedau-counted"
 TRANSFORM = "fedau-transform"
 GROUPS = "fedau-groups"
+DELIVERY = "fedau-delivery"
+"""Marks a train message that asks for no training: it brings something for those who were counted
+in the round that it names."""
 HOSTED = "fedau-clients"
 """Clients that a message addresses at one host; its `COUNTED` is then a list, -1 for None."""
 
