@@ -6,7 +6,7 @@ All of them are in seconds. Errors are one sentence that names the file, the dev
   a client is off before its first event, and everything repeats after the last of all.
 - FedScale's ``client_behave_trace``: a pickle of ``{id: {"active": […], "inactive": […],
   "finish_time": …}}``, each device repeating after its own ``finish_time``.
-- FLASH's ``state_traces.json``: ``{id: {"messages": …}}``, a text of lines with time, tab and state.
+- FLASH's ``state_traces.json``: ``{id: {"messages": …}}``, lines of time, tab and state.
   A device is there while its screen is locked, it charges and has WiFi; each repeats after its own
   last line.
 """

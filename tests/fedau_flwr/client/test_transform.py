@@ -166,8 +166,7 @@ def test_a_client_that_does_not_know_the_transform_refuses(caplog):
     assert strategy.heads == 0
     assert (
         "fedau-transform names 'stale', but must name one that this client knows (change, fedawe, "
-        "fedstale, mimic, weighted)"
-        in caplog.text
+        "fedstale, mimic, weighted)" in caplog.text
     )
 
 
