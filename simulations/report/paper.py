@@ -17,6 +17,9 @@ from simulations.patterns.stationary import CyclicPattern
 from simulations.report.setting import Setting
 
 _FILE = Path(__file__).with_name("paper.csv")
+SEEDS = 5
+"""Behind each of the paper's means."""
+
 _KEYS = ("alpha-participation", "mean-participation", "min-participation")
 
 _SPREAD = {
