@@ -3,8 +3,6 @@
 An import by an old name goes on working, with a `DeprecationWarning` that says the new one.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
 import warnings

@@ -9,8 +9,6 @@ The weight for a round depends on the rounds before it and never on the round it
 client settles what happened first, and takes the weight then.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import replace
 

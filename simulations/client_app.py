@@ -6,8 +6,6 @@ Under a method whose clients do not participate in the plugin's sense, such as F
 nothing of the plugin is in between.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import Any
 

@@ -5,8 +5,6 @@ with the sum of their contributions: one message per host and round instead of o
 Each client keeps its own history, as if it were alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any

@@ -4,8 +4,6 @@ State is kept by round, because a server that is resumed from a checkpoint takes
 back with it: a `Version` is what a client knew when it last sent something for a round.
 """
 
-from __future__ import annotations
-
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence

@@ -5,8 +5,6 @@ The train message names the transform and its parameters; a client knows those o
 those that it was given, so that its line stays ``FedAUMod()`` for all methods.
 """
 
-from __future__ import annotations
-
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable

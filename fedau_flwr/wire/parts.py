@@ -6,8 +6,6 @@ the others beside it. Arrays that are not averaged (integers, bools) are in no p
 for them in the reply's own record, and the server ignores them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

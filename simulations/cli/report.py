@@ -1,7 +1,5 @@
 """The commands that make results: study, search, table, plot, export, pattern, …."""
 
-from __future__ import annotations
-
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """Runs from the command line: checked first, then run one after the other, with progress."""
 
-from __future__ import annotations
-
 import math
 import os
 import shutil

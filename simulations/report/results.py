@@ -3,8 +3,6 @@
 They are shown on a terminal and written to files, and plots go with them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

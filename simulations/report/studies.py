@@ -1,7 +1,5 @@
 """The paper's studies as lists of runs: methods, settings and seeds."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product

@@ -4,8 +4,6 @@ Everything here is a function of the `RunConfig`, so nothing of it is ever sent:
 clients' data and their probabilities from the seed.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any

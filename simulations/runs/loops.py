@@ -10,8 +10,6 @@ begins. The run's directory has what an experiment's has, as far as a server can
 back to what they knew then.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping

@@ -1,7 +1,5 @@
 """What a run writes into its directory: reports, times, and how it ended."""
 
-from __future__ import annotations
-
 import logging
 import resource
 import sys
