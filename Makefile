@@ -3,11 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+TYPES := $(VENV)/types.txt
 
 export FLWR_TELEMETRY_ENABLED := 0
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: setup lint test test-fast test-long test-deployment demo bench format clean
+.PHONY: setup lint style test test-fast test-long test-deployment demo bench format clean
 
 setup: $(INSTALLED)
 
@@ -16,17 +17,24 @@ $(INSTALLED): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[simulations,dev]'
 	touch $(INSTALLED)
 
-lint: setup
-	$(BIN)/ruff format --check
-	$(BIN)/ruff check
+lint: style
 	$(BIN)/mypy
 
-# Files are handed out in their order, the scenarios of real processes first: those mostly wait, so there
-# is one worker more than the two cores that CI has. Threads of torch in each would fight for the cores.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
+style: setup
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
 
-test: lint
-	$(PYTEST)
+# Files are handed out in their order, the scenarios of real processes first: those mostly wait, so there
+# are two workers more than the two cores that CI has. Threads of torch in each would fight for the cores.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
+
+# Types are checked beside the tests, on a core that those leave idle while they wait. Either fails it.
+test: style
+	$(BIN)/mypy >$(TYPES) 2>&1 & types=$$!; \
+	$(PYTEST); tests=$$?; \
+	wait $$types; types=$$?; \
+	cat $(TYPES); rm $(TYPES); \
+	exit $$((tests || types))
 
 # While working: all that starts neither SuperNodes nor Flower's simulation engine.
 test-fast: setup
