@@ -5,15 +5,13 @@ a run's ``config.toml``. A value of 0, or an empty text, stands for "as in the p
 you" where a key says so. Method, data set and pattern are texts that `simulations.registry` reads.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from simulations.methods import METHODS, Method
 from simulations.patterns import PATTERNS, Pattern
@@ -159,7 +157,7 @@ class RunConfig:
                f"false for {name}, whose clients send more than what is summed")  # fmt: skip
 
     @classmethod
-    def parse(cls, values: Mapping[str, Any], *, imports: str | None = None) -> RunConfig:
+    def parse(cls, values: Mapping[str, Any], *, imports: str | None = None) -> Self:
         """Read a run config as Flower gives it; `ConfigError` names what is wrong in a sentence.
 
         Import paths are honoured from the packages `imports`, which has commas; None is all.
@@ -185,7 +183,7 @@ class RunConfig:
                 f" but there are {nodes}: set clients-per-node to 1, or to another smaller number."
             )
 
-    def same_training(self, other: RunConfig) -> None:
+    def same_training(self, other: Self) -> None:
         """Raise `ConfigError` unless a run of `other` can go on with these settings."""
         free = MAY_CHANGE - ({"num_server_rounds"} if self.participation.needs_rounds else set())
         for item in fields(self):

@@ -5,14 +5,12 @@ counted. So every train message tells its receiver the last round in which it wa
 and enough about the training's checkpoints for a client to follow a resumed server back.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 ROUND = "server-round"
 TRAINING = "fedau-run"
@@ -79,7 +77,7 @@ class Request:
         return config
 
     @classmethod
-    def from_config(cls, config: Mapping[str, object]) -> Request:
+    def from_config(cls, config: Mapping[str, object]) -> Self:
         """Read the fields of a train message; a bad one is refused in one sentence."""
         if TRAINING not in config:
             raise Refusal(
