@@ -3,19 +3,13 @@ import torch
 
 from simulations.tasks.cifar10 import CIFAR10
 from simulations.tasks.cifar100 import CIFAR100
-from simulations.tasks.images.augmentation import (
-    Normalisation,
-    adjust_brightness,
-    adjust_hue,
-    augment,
-)
+from simulations.tasks.images import augmentation
+from simulations.tasks.images.augmentation import adjust_brightness, adjust_hue, augment
 from simulations.tasks.images.task import Augmentation
 from simulations.tasks.images.vision import transforms
 from simulations.tasks.svhn import SVHN
 from simulations.tasks.synthetic import Synthetic
 from tests.simulations.tasks.changed import changed
-
-CPU = torch.device("cpu")
 
 
 def images(n, seed=0):
@@ -29,12 +23,12 @@ def stored(batch):
 
 
 def normalised(spec, batch):
-    return Normalisation(spec, CPU)(stored(batch))
+    return augmentation.normalised(stored(batch), spec)
 
 
 def run(spec, batch, seed=0, share=1):
     generator = torch.Generator().manual_seed(seed)
-    return augment(stored(batch), spec, Normalisation(spec, CPU), generator, share=share)
+    return augment(stored(batch), spec, generator, share=share)
 
 
 def crops(image, padding=4):
@@ -96,9 +90,8 @@ def test_per_batch_shares_one_crop_and_flip_within_each_batch():
 def test_the_generator_decides_and_the_input_stays(spec):
     batch = stored(images(20))
     before = batch.clone()
-    normalise = Normalisation(spec, CPU)
     first, again, other = (
-        augment(batch, spec, normalise, torch.Generator().manual_seed(seed)) for seed in (1, 1, 2)
+        augment(batch, spec, torch.Generator().manual_seed(seed)) for seed in (1, 1, 2)
     )
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
