@@ -1,8 +1,10 @@
 """TensorBoard event files of a run, next to its metrics."""
 
+from __future__ import annotations
+
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from fedau_flwr.server.callbacks.writers import ScalarWriter
 from simulations.config import ConfigError
@@ -31,7 +33,7 @@ class EventFiles:
         self._written: list[int] = []
         self._writer: ScalarWriter | None = None
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> EventFiles:
         return self
 
     def __exit__(self, *error: object) -> None:

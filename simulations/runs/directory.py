@@ -10,7 +10,14 @@ from typing import Any, Self
 
 import tomli_w
 
-from fedau_flwr.files import append_json_line, read_json_lines, save_text, to_json, write_atomically
+from fedau_flwr.files import (
+    append_json_line,
+    drop_rounds_after,
+    read_json_lines,
+    save_text,
+    to_json,
+    write_atomically,
+)
 from simulations.config import RUNS, ConfigError, RunConfig
 
 _NOT_SAVED = ("run-dir", "resume")
@@ -81,6 +88,10 @@ class RunDirectory:
     def report(self, metrics: Mapping[str, Any]) -> None:
         """Add a report."""
         append_json_line(self.metrics_file, metrics)
+
+    def forget_reports_after(self, server_round: int) -> None:
+        """Drop the reports of rounds that a resumed run will run again."""
+        drop_rounds_after(self.metrics_file, server_round)
 
     def finish(self, status: str, server_round: int, sentence: str) -> None:
         """Say how the run ended."""

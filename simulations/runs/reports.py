@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedau_flwr.files import drop_rounds_after, save_arrays
+from fedau_flwr.files import save_arrays
 from fedau_flwr.server.callbacks import Callback, Progress
 from fedau_flwr.server.loop import RoundLoop
 from fedau_flwr.server.report import RoundReport
@@ -54,7 +54,7 @@ class Reports(Callback):
     def on_start(self, loop: RoundLoop) -> None:
         """Forget what a resumed run will report again."""
         if loop.attempt > 1:
-            drop_rounds_after(self._run.metrics_file, loop.round)
+            self._run.forget_reports_after(loop.round)
 
     def after_round(self, loop: RoundLoop, report: RoundReport) -> None:
         """Evaluate if it is time to."""

@@ -2,7 +2,6 @@ import math
 
 import pytest
 
-from fedau_flwr.files import drop_rounds_after
 from simulations.config import ConfigError
 from simulations.launch.runner import Resources
 from simulations.report import event_files
@@ -44,7 +43,7 @@ def test_a_resumed_run_that_drops_reports_is_written_anew_without_what_is_no_num
     run = made_run(tmp_path, num_server_rounds=3)
     with EventFiles(tmp_path) as events:
         events.update(run)
-        drop_rounds_after(run.metrics_file, 1)
+        run.forget_reports_after(1)
         events.update(run)
         entry = {**run.metrics()[0], "round": 2, "train_loss": math.nan, "test_accuracy": 0.9}
         run.report(entry)

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from fedau_flwr.files import drop_rounds_after
 from simulations.config import ConfigError, RunConfig
 from simulations.runs.directory import RunDirectory
 
@@ -28,7 +27,7 @@ def test_reports_of_rounds_that_run_again_are_dropped(tmp_path):
         run.report({"round": number})
     with run.metrics_file.open("a") as file:
         file.write('{"round": 20, "train')
-    drop_rounds_after(run.metrics_file, 10)
+    run.forget_reports_after(10)
     assert [entry["round"] for entry in run.metrics()] == [5, 10]
 
 
