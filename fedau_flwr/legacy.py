@@ -5,6 +5,8 @@ The clients are the same as ever, `FedAUMixin` or `FedAUMod` around a `NumPyClie
 in place of every single reply, and the sum of these is the sum of the contributions.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

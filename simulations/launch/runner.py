@@ -15,7 +15,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from simulations.config import ConfigError, RunConfig
 from simulations.launch.signals import orderly_end
 from simulations.launch.simulator import Follow, Simulator
-from simulations.registry import check
 from simulations.report.event_files import EventFiles, require_tensorboard
 from simulations.runs.directory import RunDirectory
 from simulations.runs.experiment import open_experiment
@@ -37,7 +36,8 @@ class Resources:
     tensorboard: bool = _option(False, "Write TensorBoard event files into the runs' directories.")
 
     def __post_init__(self) -> None:
-        check("workers", self.workers, self.workers >= 0, "0 or more")
+        if self.workers < 0:
+            raise ConfigError(f"workers is {self.workers}, but must be 0 or more.")
         if self.tensorboard:
             require_tensorboard()
 
@@ -60,11 +60,14 @@ class Resources:
                 "be 0 and cpu: torch sees no GPU on this machine."
             )
         number = device.removeprefix("cuda:")
-        there = not number.isdecimal() or int(number) < count
-        check("device", device, there, f"at most 'cuda:{count - 1}'")
-        share = self.gpus_per_client
-        check("gpus-per-client", share, share <= count, f"at most {count}, the number of GPUs")
-        return share if share >= 0 else count / self.worker_count
+        if number.isdecimal() and int(number) >= count:
+            raise ConfigError(f"device is {device!r}, but must be at most 'cuda:{count - 1}'.")
+        if self.gpus_per_client > count:
+            raise ConfigError(
+                f"gpus-per-client is {self.gpus_per_client:g}, but must be at most {count}, the "
+                "number of GPUs."
+            )
+        return self.gpus_per_client if self.gpus_per_client >= 0 else count / self.worker_count
 
     def nodes(self, config: RunConfig) -> int:
         """Return how many SuperNodes a run has."""
@@ -79,7 +82,7 @@ class Resources:
         return Simulator(port=self.port, gpus=self.gpus(device), workers=cores)
 
 
-def check_run(config: RunConfig) -> str | None:
+def check(config: RunConfig) -> str | None:
     """Find what is wrong with a run before anything starts; errors are one sentence.
 
     Returns what is not wrong but worth knowing.
@@ -93,10 +96,11 @@ def check_run(config: RunConfig) -> str | None:
     run = RunDirectory(Path(config.run_dir))
     check_writable("run-dir", run.path)
     run.check(config)
-    if config.resume:
-        done = run.outcome()["round"]
-        rule = f"at least {done}, which {run.path} has done already"
-        check("rounds", config.rounds, config.rounds >= done, rule)
+    if config.resume and (done := run.outcome()["round"]) > config.rounds:
+        raise ConfigError(
+            f"rounds is {config.rounds}, but must be at least {done}, which {run.path} has done "
+            "already."
+        )
     return notice
 
 
@@ -130,7 +134,7 @@ def run_all(
     notices: dict[str | None, None] = {}
     for config in configs:
         config.check_nodes(resources.nodes(config))
-        notices[check_run(config)] = None
+        notices[check(config)] = None
     simulator = resources.simulator(configs[0].device)
     for notice in (*filter(None, notices), f"The results go to {where}."):
         console.print(notice, highlight=False, soft_wrap=True)

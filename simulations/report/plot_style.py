@@ -1,5 +1,7 @@
 """How the plots look: colours and line styles that stay apart in greyscale, and saving."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count

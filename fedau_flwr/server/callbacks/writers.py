@@ -1,5 +1,7 @@
 """A training's numbers for other programs: JSON lines, Prometheus, TensorBoard."""
 
+from __future__ import annotations
+
 import math
 import re
 import time

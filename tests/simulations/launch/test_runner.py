@@ -27,5 +27,5 @@ def test_native_steps_that_cannot_be_had_are_refused_before_anything_starts(tmp_
     config = RunConfig(kernel="native", data_dir=str(tmp_path), run_dir=str(tmp_path / "run"))
     sentence = r"^kernel is 'native', but must be auto or torch: the native step is for the paper's"
     with pytest.raises(DataError, match=sentence):
-        runner.check_run(config)
+        runner.check(config)
     assert not (tmp_path / "run").exists()
