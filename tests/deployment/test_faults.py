@@ -185,7 +185,7 @@ def scenario(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, st
 
         federation.start_superlink()
         # It has to wait for a minute; slow rounds in the meantime cost less.
-        second = federation.run(APP, config={**config, "resume": True, "training-seconds": 7.0})
+        second = federation.run(APP, config={**config, "resume": True, "training-seconds": 4.0})
         time.sleep(max(0.0, killed_at + SECONDS_UNTIL_OFFLINE - 5.0 - time.monotonic()))
         killed.start()
         killed.wait_connected()
