@@ -27,13 +27,14 @@ from flwr.server.workflow import SecAggPlusWorkflow
 
 from ._log import log
 from .arrays import Arrays, is_averaged, moved
+from .calling import caller
 from .methods.fedau import check_divisor
 from .server.ledger import Ledger, check_population
 from .server.outcome import Outcome
 from .server.reasons import sentence
 from .server.replies import unweighted as why_unweighted
 from .server.report import RoundReport
-from .server.wrappers import caller, refuse_wrappers
+from .server.wrappers import refuse_wrappers
 from .statistics import Statistics, named, stepped
 from .wire.dialects import numbered
 from .wire.parts import UPDATE, Layout, Parts, added_parts

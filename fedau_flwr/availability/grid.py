@@ -10,8 +10,8 @@ from flwr.serverapp.strategy import FedAvg
 from numpy.typing import ArrayLike, NDArray
 
 from .._log import log
+from ..calling import caller
 from ..server.evaluation import EvaluatingStrategy
-from ..server.wrappers import caller
 from .draws import Draws
 from .followed import FollowedRound
 from .identity import IdentifiedGrid, Identities

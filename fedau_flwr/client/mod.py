@@ -8,10 +8,12 @@ from contextvars import ContextVar
 from typing import Any
 
 from flwr.app import ConfigRecord, Context, Error, Message, MessageType
+from flwr.clientapp.mod import LocalDpMod
 
 from .. import _flower
 from .._log import log
 from ..arrays import Arrays
+from ..calling import caller
 from ..weighting import FedAUWeighting, Weighting
 from ..wire.dialects import reply_content
 from ..wire.parts import Parts
@@ -109,6 +111,11 @@ class FedAUMod:
             raise Refusal(
                 "The server adds up securely, but nothing masks this client's contribution: put "
                 "SecureSumMod first, as in ClientApp(mods=[SecureSumMod(), FedAUMod()])."
+            )
+        if caller(LocalDpMod) is not None:
+            raise Refusal(
+                "LocalDpMod comes before FedAUMod and would take a weighted update for a model: "
+                "put it after, as in ClientApp(mods=[FedAUMod(), LocalDpMod(...)])."
             )
         given, arrays = _only(message.content.array_records, "ArrayRecord", "train message")
         _, config = _only(message.content.config_records, "ConfigRecord", "train message")

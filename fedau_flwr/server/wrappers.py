@@ -7,13 +7,10 @@ wrong model without any error. A wrapped strategy is not told about its wrapper,
 
 from __future__ import annotations
 
-import inspect
-from typing import TypeVar
-
 from flwr.server import strategy as older
 from flwr.serverapp import strategy as newer
 
-T = TypeVar("T")
+from ..calling import caller
 
 _NAMES = (
     "DifferentialPrivacyClientSideAdaptiveClipping",
@@ -26,16 +23,6 @@ _NAMES = (
 _WRAPPERS = tuple(
     getattr(module, name) for module in (newer, older) for name in _NAMES if hasattr(module, name)
 )
-
-
-def caller(*kinds: type[T]) -> T | None:
-    """Return the nearest object of one of these classes whose method is being run."""
-    frame = inspect.currentframe()
-    while frame is not None:
-        if isinstance(found := frame.f_locals.get("self"), kinds):
-            return found
-        frame = frame.f_back
-    return None
 
 
 def refuse_wrappers(strategy: object) -> None:
