@@ -77,8 +77,7 @@ def mask(message: Message, context: Context, call_next: CallNext) -> Message:
     return SecureSumMod()(message, context, call_next)
 
 
-app = ClientApp(mods=[mask, participate])
-app.query()(answer_identity)
+app = ClientApp(mods=[answer_identity, mask, participate])
 
 
 @app.train()

@@ -1,9 +1,10 @@
 """Who is there in which round: participation processes, and a grid that plays them."""
 
+from ..client.identity import answer_identity
 from .cyclic import Cyclic
 from .grid import AvailabilityGrid
 from .host_grid import HostGrid
-from .identity import IdentifiedGrid, answer_identity
+from .identity import IdentifiedGrid
 from .independent import ArrivalDeparture, Bernoulli, Independent, Sine, Staircase
 from .markov import Markov
 from .probabilities import participation_probabilities

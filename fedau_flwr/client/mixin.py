@@ -14,6 +14,7 @@ from ..weighting import FedAUWeighting, Weighting
 from ..wire.dialects import numbered, reply_arrays
 from ..wire.requests import GROUP, Refusal
 from .mod import FedAUMod, Importance
+from .reporting import reported
 from .transform import Transform
 
 
@@ -30,8 +31,7 @@ class FedAUMixin:
         def client_fn(context):
             return MyClient().with_context(context).to_client()
 
-    A `NumPyClient` is never shown the context in which it runs, hence `with_context`; the
-    strategy has to speak its records: ``FedAU(num_clients, numpy_clients=True)``.
+    A `NumPyClient` is never shown the context in which it runs, hence `with_context`.
 
     Attributes
     ----------
@@ -105,11 +105,11 @@ def _weighted_fit(fit: Callable[..., Any]) -> Callable[..., Any]:
             return numbered(np.asarray(value) for value in trained)
 
         parts, group = _mod(self).contribute(config, self._fedau_context, model, train)
-        reported = {name: metrics[name] for name in self.fedau_report if name in metrics}
+        sent = reported(metrics, self.fedau_report, config, "fedau_report = {} in the class")
         if group is not None:
-            reported[GROUP] = group
+            sent[GROUP] = group
         main, extra = reply_arrays(parts, model)
-        return [*main.values(), *extra.values()], 1, reported
+        return [*main.values(), *extra.values()], 1, sent
 
     return weighted
 

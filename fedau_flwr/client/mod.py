@@ -7,18 +7,22 @@ from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from typing import Any
 
-from flwr.app import ConfigRecord, Context, Error, Message, MessageType, RecordDict
+from flwr.app import ConfigRecord, Context, Error, Message, MessageType
+from flwr.clientapp.mod import LocalDpMod
 
 from .. import _flower
 from .._log import log
 from ..arrays import Arrays
+from ..calling import caller
 from ..weighting import FedAUWeighting, Weighting
-from ..wire.dialects import NUMPY_METRICS, NUMPY_PARAMETERS, reply_content
+from ..wire.dialects import reply_content
 from ..wire.parts import Parts
 from ..wire.records import decode_all, encode
-from ..wire.requests import GROUP, LABEL_RECORD, Refusal, Request
+from ..wire.requests import GROUP, LABEL_RECORD, SECURE_RECORD, Refusal, Request
+from .identity import answer_identity, asks_identity
 from .participant import Participant
 from .preparation import Preparation
+from .reporting import metrics_of, reported
 from .state_directory import open_store
 from .store import Store
 from .transform import Transform
@@ -93,6 +97,8 @@ class FedAUMod:
 
     def __call__(self, message: Message, context: Context, call_next: CallNext) -> Message:
         """Handle one message; all but train messages pass through."""
+        if asks_identity(message):
+            return answer_identity(message, context)
         if message.metadata.message_type.split(".")[0] != MessageType.TRAIN:
             return call_next(message, context)
         try:
@@ -101,6 +107,16 @@ class FedAUMod:
             return refuse(message, refusal)
 
     def _train(self, message: Message, context: Context, call_next: CallNext) -> Message:
+        if SECURE_RECORD in message.content:
+            raise Refusal(
+                "The server adds up securely, but nothing masks this client's contribution: put "
+                "SecureSumMod first, as in ClientApp(mods=[SecureSumMod(), FedAUMod()])."
+            )
+        if caller(LocalDpMod) is not None:
+            raise Refusal(
+                "LocalDpMod comes before FedAUMod and would take a weighted update for a model: "
+                "put it after, as in ClientApp(mods=[FedAUMod(), LocalDpMod(...)])."
+            )
         given, arrays = _only(message.content.array_records, "ArrayRecord", "train message")
         _, config = _only(message.content.config_records, "ConfigRecord", "train message")
         # Taken before the app runs: it may empty or change the message that it is given.
@@ -123,7 +139,9 @@ class FedAUMod:
         except _AppError as failure:
             return failure.reply
         name = next(iter(replies[0].content.array_records))
-        content = reply_content(name, model, parts, _reported(replies[0].content, self._report))
+        metrics = metrics_of(replies[0].content)
+        sent = reported(metrics, self._report, config, "FedAUMod(report={})")
+        content = reply_content(name, model, parts, sent)
         if group is not None:
             content[LABEL_RECORD] = ConfigRecord({GROUP: group})
         return Message(content, reply_to=message)
@@ -202,14 +220,3 @@ def _only(records: Any, kind: str, where: str) -> tuple[str, Any]:
         raise Refusal(f"The {where} holds {len(records)} {kind}s, but must hold exactly one.")
     name = next(iter(records))
     return name, records[name]
-
-
-def _reported(content: RecordDict, report: tuple[str, ...]) -> dict[str, Any]:
-    """Return the metrics in `report`, from wherever the app put them."""
-    records: list[Any] = list(content.metric_records.values())
-    if NUMPY_PARAMETERS in content.array_records:
-        records = [content.config_records.get(NUMPY_METRICS, {})]
-    reported = {k: v for record in records for k, v in record.items() if k in report}
-    for name in {*report} - reported.keys():
-        log.warning("Metric %r is to be reported, but the app's reply does not hold it.", name)
-    return reported

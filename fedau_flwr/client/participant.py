@@ -14,10 +14,11 @@ import numpy as np
 
 from .._log import log
 from ..arrays import Arrays, is_averaged, scaled, wire_dtype
+from ..statistics import named, without
 from ..weight_state import StateError, WeightState
 from ..weighting import Weighting
 from ..wire.parts import Parts
-from ..wire.requests import COUNTED, Refusal, Request
+from ..wire.requests import COUNTED, UNWEIGHTED, Refusal, Request
 from .preparation import Preparation
 from .store import Store, Version
 from .transform import Memory, Transform, Turn, named_transform
@@ -62,20 +63,37 @@ class Participant:
             weight = settled.state.weight if group is None else request.groups[group]
             turn = Turn(request.round, weight, settled.counted, settled.memory)
             start = transform.start(model, turn)
-            update = scaled(local_update(start, train(start)), importance)
-            parts = transform.contribute(update, turn)
+            trained = train(start)
+            update = local_update(start, trained)
+            measured = _unweighted(update, model, trained, request)
+            parts = transform.contribute(scaled(update, importance), turn)
             transform.check(parts)
+            if measured:
+                parts = {**parts, (first := transform.parts[0]): {**parts[first], **measured}}
             check_finite(parts)
             if preparation is not None:
                 parts = preparation.apply(parts, request)
-            pending = Version(request.round, request.attempt, request.client, settled.state)
+            pending = Version(
+                request.round,
+                request.attempt,
+                request.client,
+                settled.state,
+                weighting=repr(self.weighting),
+            )
             if transform.remembers:
-                pending = replace(pending, memory=settled.memory, sent=parts)
+                pending = replace(pending, memory=settled.memory, sent=without(parts, measured))
             self.store.save(request.training, [*settled.kept, pending])
         return parts
 
     def _load(self, training: str) -> list[Version]:
         versions = self.store.load(training)
+        mine = repr(self.weighting)
+        for version in versions:
+            if version.weighting not in {None, mine}:
+                raise Refusal(
+                    f"The weighting is {mine}, but this training's state was made with "
+                    f"{version.weighting}: use that one, or remove the state."
+                )
         try:
             for version in versions:
                 self.weighting.check(version.state)
@@ -179,6 +197,11 @@ def local_update(before: Arrays, after: Arrays) -> Arrays:
     update = {}
     for name, start in before.items():
         end = after[name]
+        if end.shape != start.shape and end.dtype == np.uint8 == start.dtype:
+            raise Refusal(
+                f"Array {name!r} holds bytes, {start.size} in the model and {end.size} in the "
+                "reply: a serialised model, such as boosted trees, cannot be summed."
+            )
         if end.shape != start.shape:
             raise Refusal(
                 f"Array {name!r} has shape {end.shape}, but must keep the model's {start.shape}."
@@ -193,6 +216,16 @@ def local_update(before: Arrays, after: Arrays) -> Arrays:
                 f"Array {name!r} has type {start.dtype}, but must be float, integer or bool."
             )
     return update
+
+
+def _unweighted(update: Arrays, model: Arrays, trained: Arrays, request: Request) -> Arrays:
+    """Take the statistics, which no method sees, out of an update; return how they changed."""
+    if any(position >= len(model) for position in request.unweighted):
+        raise Refusal(
+            f"{UNWEIGHTED} is {request.unweighted}, but must be positions of {len(model)} arrays."
+        )
+    names = [n for n in named(model, request.unweighted) if update.pop(n, None) is not None]
+    return local_update({n: model[n] for n in names}, {n: trained[n] for n in names})
 
 
 def check_finite(parts: Parts) -> None:

@@ -36,6 +36,7 @@ class Version:
     state: WeightState  # the history up to, not including, `round`
     memory: Memory | None = None  # before `round`; None under a method that has none
     sent: Parts | None = None  # from which the next memory is made once it is counted
+    weighting: str | None = None  # that made `state`; None if that is not known
 
     def __post_init__(self) -> None:
         check_integer("round", self.round, 1)
@@ -80,6 +81,7 @@ def versions_to_json(training: str, versions: Sequence[Version]) -> str:
             "client": version.client,
             "state": version.state.to_dict(),
             "memory": version.memory is not None,
+            "weighting": version.weighting,
         }
         for version in versions
     ]
@@ -105,7 +107,13 @@ def versions_from_json(
     versions = []
     for entry in entries:
         state = WeightState.from_dict(entry.get("state"))
-        version = Version(entry.get("round"), entry.get("attempt"), entry.get("client"), state)
+        version = Version(
+            entry.get("round"),
+            entry.get("attempt"),
+            entry.get("client"),
+            state,
+            weighting=entry.get("weighting"),
+        )
         if entry.get("memory"):
             kept = _nested(arrays(version.round, version.attempt), content["version"])
             version = replace(version, memory=kept["memory"], sent=kept["sent"])

@@ -19,12 +19,13 @@ from flwr.app import (
 
 from .. import _flower
 from ..arrays import is_averaged
+from ..client.identity import answer_identity, asks_identity
 from ..client.mod import CallNext
 from ..client.preparation import PREPARATION, Preparation
 from ..client.state_directory import state_directory
 from ..wire.parts import PARTS_RECORD
 from ..wire.records import decode_all
-from ..wire.requests import HOSTED, LABEL_RECORD, Refusal
+from ..wire.requests import HOSTED, LABEL_RECORD, SECURE_RECORD, Refusal
 from .answered import record_answer
 from .client import SecureClient
 from .message import Exchange, RefusalError, RoundId, require
@@ -32,8 +33,7 @@ from .payload import Payload
 
 log = logging.getLogger("flwr.fedau")
 
-RECORD = "fedau-secure"
-"""The record that marks a message of the protocol and holds its fields."""
+RECORD = SECURE_RECORD
 VECTOR = "fedau-secure.vector"
 """The record that holds the masked vector."""
 REPORT = "report-clipping"
@@ -87,6 +87,8 @@ class SecureSumMod:
 
     def __call__(self, message: Message, context: Context, call_next: CallNext) -> Message:
         """Handle one message; all but train messages pass through."""
+        if asks_identity(message):
+            return answer_identity(message, context)
         if message.metadata.message_type.split(".")[0] != MessageType.TRAIN:
             return call_next(message, context)
         try:

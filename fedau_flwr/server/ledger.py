@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..wire.requests import WEIGHTED, Request
+from ..wire.requests import WEIGHTED, Request, hosted_config
 
 
 def check_population(num_clients: object) -> None:
@@ -40,7 +40,12 @@ class Ledger:
         self.round = server_round
 
     def request(
-        self, client: int, *, transform: str = WEIGHTED, groups: Mapping[str, float] | None = None
+        self,
+        client: int,
+        *,
+        transform: str = WEIGHTED,
+        groups: Mapping[str, float] | None = None,
+        unweighted: tuple[int, ...] = (),
     ) -> Request:
         """Return what this round's message tells `client`, and remember that it was asked."""
         request = Request(
@@ -52,9 +57,15 @@ class Ledger:
             safe=self.safe,
             transform=transform,
             groups=groups or {},
+            unweighted=unweighted,
         )
         self.counted.setdefault(client, 0)
         return request
+
+    def config(self, clients: Iterable[int], *, hosting: bool, **fields: Any) -> dict[str, Any]:
+        """Return the entries of this round's message to the node of these clients."""
+        requests = [self.request(client, **fields) for client in clients]
+        return hosted_config(requests) if hosting else {**requests[0].to_config()}
 
     def count(self, clients: Iterable[int]) -> None:
         """Note that the contributions of `clients` are in this round's sum."""

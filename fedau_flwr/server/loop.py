@@ -14,6 +14,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from .deadlines import with_deadline
+from .outcome import Outcome
 from .report import RoundReport
 
 log = logging.getLogger("flwr.loop")
@@ -177,6 +178,8 @@ class RoundLoop:
         if failure is not None:
             raise failure
         log.info("%s", self.sentence)
+        if isinstance(outcome := getattr(self.strategy, "outcome", None), Outcome):
+            outcome.finish()
         self.result.arrays = self.arrays
         return self.result
 

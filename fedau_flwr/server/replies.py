@@ -40,10 +40,7 @@ def expected(replies: Iterable[Message], asked: Mapping[int, list[int]]) -> list
 def read_contribution(reply: Message, layout: Layout, example_key: str) -> Parts:
     """Return a reply's parts, or raise `Rejection` with what is wrong with it."""
     if reply.has_error():
-        reason = reply.error.reason or "an error without a reason"
-        if "KeyError" in reason and "fitins.parameters" in reason:
-            reason += ", since it is a NumPyClient; the strategy needs numpy_clients=True"
-        raise Rejection(reason)
+        raise Rejection(reply.error.reason or "an error without a reason")
     content = reply.content
     _check_weighted(content, example_key)
     known = {NUMPY_METRICS, "fitres.status", LABEL_RECORD}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .._log import log
+from .reasons import sentence
 
 if TYPE_CHECKING:
     from .summation import Round, Sum
@@ -60,6 +61,4 @@ class RoundReport:
         numbers = (self.round, self.counted, self.rejected, self.absent, self.seconds)
         log.info("Round %d: %d counted, %d rejected, %d without reply, %.1f s", *numbers)
         for node, reason in rejected.items():
-            # The words may be the client's own, of any length and with lines of their own.
-            said = " ".join(reason.split())[:500].rstrip(".")
-            log.warning("Rejected the reply of node %d: %s.", node, said)
+            log.warning("Rejected the reply of node %d: %s.", node, sentence(reason))

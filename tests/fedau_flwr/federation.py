@@ -7,6 +7,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricR
 from flwr.clientapp import ClientApp
 
 from fedau_flwr import FedAUMod
+from fedau_flwr.server.forwarding import ForwardingGrid
 from fedau_flwr.testing.in_process_grid import InProcessGrid
 
 Arrays = dict[str, np.ndarray]
@@ -27,6 +28,9 @@ class Federation(InProcessGrid):
     def get_node_ids(self):
         return [node for node in self.contexts if self.number(node) in self.present]
 
+    def everyone(self):
+        return Everyone(self)
+
     def send_and_receive(self, messages, *, timeout=None):
         replies = super().send_and_receive(messages, timeout=timeout)
         self.replies = [r for r in replies if self.number(r.metadata.src_node_id) not in self.lost]
@@ -38,6 +42,13 @@ class Federation(InProcessGrid):
         replies = self.send_and_receive(messages, timeout=60)
         arrays, self.metrics = strategy.aggregate_train(server_round, replies)
         return arrays
+
+
+class Everyone(ForwardingGrid):
+    """The same grid with all nodes."""
+
+    def get_node_ids(self):
+        return list(self._grid.contexts)
 
 
 def training_app(train: Callable[[int, Arrays, int], Arrays], mods=None) -> ClientApp:

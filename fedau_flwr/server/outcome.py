@@ -1,0 +1,69 @@
+"""Whether a training trains: what a user should know who only sees that no error was raised."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from .._log import log
+from .reasons import sentence
+from .report import RoundReport
+
+SEVERAL = 3
+"""Rounds in a row without a reply that are more than bad luck."""
+
+
+class Outcome:
+    """Notices rounds that count nobody, and says once why that is."""
+
+    def __init__(self) -> None:
+        self.rounds = self.counted = 0
+        self._empty = 0
+        self._told = self._hinted = False
+        self._reasons: Counter[str] = Counter()
+
+    def note(self, report: RoundReport, rejected: Mapping[int, str]) -> None:
+        """Look at a round; several that count nobody in a row are told together."""
+        self.rounds += 1
+        self.counted += report.counted
+        if report.counted:
+            self._empty, self._told = 0, False
+            self._reasons.clear()
+        if report.counted or not report.asked:
+            return
+        self._empty += 1
+        self._reasons.update(sentence(reason) for reason in rejected.values())
+        self._reasons += Counter({"no reply": report.absent})
+        if not self._told and (rejected or self._empty >= SEVERAL):
+            since = report.round - self._empty + 1
+            rounds = f"Round {since}" if self._empty == 1 else f"Rounds {since} to {report.round}"
+            log.warning("%s counted nobody, although nodes were asked: %s.", rounds, self._why())
+            self._told = True
+
+    def hint(self, *, metrics: bool, evaluation: bool) -> None:
+        """Say after the first round that counts somebody what does not come by itself."""
+        if self._hinted or not self.counted:
+            return
+        self._hinted = True
+        if not metrics:
+            log.info(
+                "No client sent a metric: those that may leave it are named at the client, as in "
+                'FedAUMod(report=("train_loss",)), and its log says which there are.'
+            )
+        if not evaluation:
+            log.info(
+                "Federated evaluation is off: fraction_evaluate=1.0 turns it on, and clients then "
+                "send the metrics and the example count of their evaluate function in clear."
+            )
+
+    def finish(self) -> None:
+        """Say so if nothing was trained at all."""
+        if self.rounds and not self.counted:
+            log.error(
+                "Nothing was trained: none of %d rounds counted anybody (%s).",
+                self.rounds,
+                self._why() or "no node was asked",
+            )
+
+    def _why(self) -> str:
+        return "; ".join(f"{times} × {reason}" for reason, times in self._reasons.most_common(5))
