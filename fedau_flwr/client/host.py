@@ -17,6 +17,7 @@ from ..wire.dialects import reply_content
 from ..wire.parts import Parts, added_parts
 from ..wire.records import decode_all
 from ..wire.requests import HOSTED, LABEL_RECORD, Refusal, hosted_requests
+from .delivery import confirmation, is_delivery, receive
 from .mod import refuse
 from .participant import Participant
 from .preparation import Preparation
@@ -62,9 +63,23 @@ class Host:
             raise refusals[0]
         return total or {}, included
 
+    def receive(self, config: Mapping[str, Any], arrays: Arrays) -> list[int]:
+        """Keep what a delivery brings to the clients that `config` names; return who has it."""
+        reached = []
+        for client, request in hosted_requests(config).items():
+            try:
+                receive(self._participant(client).store, request, config, arrays)
+            except Refusal as refusal:
+                log.error("Client %d: %s", client, refusal)
+                continue
+            reached.append(client)
+        return reached
+
     def reply(self, message: Message, train: Train, name: str = "arrays") -> Message:
         """Answer a train message that names its clients, in the dialect of the Message API."""
         model = decode_all(message.content.array_records[name])
+        if is_delivery(message):
+            return confirmation(message, self.receive(message.content["config"], model))
         try:
             total, included = self.contribute(message.content["config"], model, train)
         except Refusal as refusal:

@@ -12,7 +12,7 @@ from flwr.app import Context, Message
 from ..arrays import Arrays
 from ..weighting import FedAUWeighting, Weighting
 from ..wire.dialects import numbered, reply_arrays
-from ..wire.requests import GROUP, Refusal
+from ..wire.requests import DELIVERY, GROUP, Refusal
 from .mod import FedAUMod, Importance
 from .reporting import reported
 from .transform import Transform
@@ -96,6 +96,9 @@ def _weighted_fit(fit: Callable[..., Any]) -> Callable[..., Any]:
                 f"`{type(self).__name__}(...).with_context(context).to_client()` from client_fn."
             )
         model = numbered(np.array(value) for value in parameters)
+        if DELIVERY in config:
+            _mod(self).receive(config, self._fedau_context, model)
+            return [], 1, {}
         metrics: dict[str, Any] = {}
 
         def train(start: Arrays) -> Arrays:

@@ -19,6 +19,7 @@ from ..wire.dialects import reply_content
 from ..wire.parts import Parts
 from ..wire.records import decode_all, encode
 from ..wire.requests import GROUP, LABEL_RECORD, SECURE_RECORD, Refusal, Request
+from .delivery import confirmation, is_delivery, receive
 from .identity import answer_identity, asks_identity
 from .participant import Participant
 from .preparation import Preparation
@@ -122,6 +123,9 @@ class FedAUMod:
         # Taken before the app runs: it may empty or change the message that it is given.
         config = ConfigRecord({**config})
         model = decode_all(arrays)
+        if is_delivery(message):
+            self.receive(config, context, model)
+            return confirmation(message)
         replies: list[Message] = []
 
         def train(start: Arrays) -> Arrays:
@@ -181,6 +185,10 @@ class FedAUMod:
         finally:
             _weighting_now.reset(token)
         return parts, group
+
+    def receive(self, config: Mapping[str, object], context: Context, arrays: Arrays) -> None:
+        """Keep what the server delivers after a round in which this client was counted."""
+        receive(self._store(context), Request.from_config(config), config, arrays)
 
     def _importance_in(self, context: Context) -> float:
         value = self._importance(context) if callable(self._importance) else self._importance

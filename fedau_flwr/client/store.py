@@ -4,6 +4,8 @@ State is kept by round, because a server that is resumed from a checkpoint takes
 back with it: a `Version` is what a client knew when it last sent something for a round.
 """
 
+from __future__ import annotations
+
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +27,9 @@ LAST = "last"
 """What version 1, which knew a single memory, is read as."""
 
 Kept = dict[str, dict[str, Arrays]]
-"""The arrays of a version: its memory and what it sent, each by name."""
+"""The arrays of a version: its memory, what it sent and what it received, each by name."""
+DELIVERED = "delivered"
+"""Name of the one group of arrays that a version received."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,6 +42,7 @@ class Version:
     state: WeightState  # the history up to, not including, `round`
     memory: Memory | None = None  # before `round`; None under a method that has none
     sent: Parts | None = None  # from which the next memory is made once it is counted
+    received: Arrays | None = None  # what the server delivered after `round`
     weighting: str | None = None  # that made `state`; None if that is not known
 
     def __post_init__(self) -> None:
@@ -54,7 +59,14 @@ class Version:
         """Return the arrays of this version by their field, if it has any."""
         if self.memory is None or self.sent is None:
             return {}
-        return {"memory": self.memory, "sent": self.sent}
+        received = {} if self.received is None else {"received": {DELIVERED: self.received}}
+        return {"memory": self.memory, "sent": self.sent, **received}
+
+    def holding(self, kept: Kept) -> Version:
+        """Return this version with what `arrays` returned."""
+        received = kept.get("received", {}).get(DELIVERED)
+        memory, sent = kept.get("memory", {}), kept.get("sent", {})
+        return replace(self, memory=memory, sent=sent, received=received)
 
 
 class Store(ABC):
@@ -128,7 +140,7 @@ def versions_from_json(
         )
         if entry.get("memory"):
             kept = _nested(arrays(version.round, version.attempt), content["version"])
-            version = replace(version, memory=kept["memory"], sent=kept["sent"])
+            version = version.holding(kept)
         versions.append(version)
     return versions
 
@@ -145,14 +157,14 @@ def flattened(kept: Kept) -> Arrays:
 
 def _nested(stored: Arrays, version: int) -> Kept:
     """Undo `flattened`; version 1 had one memory and one part, which had no names."""
-    kept: Kept = {"memory": {}, "sent": {}}
+    kept: Kept = {"memory": {}, "sent": {}, "received": {}}
     for key, value in stored.items():
         kind, _, rest = key.partition("/")
         if version == 1:
             rest = f"{LAST if kind == 'memory' else UPDATE}/{rest}"
         group, _, name = rest.partition("/")
         if kind not in kept:
-            raise StateError("array", key, "of the memory or of what was sent")
+            raise StateError("array", key, "of the memory, or sent or received")
         kept[kind].setdefault(group, {})[name] = value
     return kept
 

@@ -19,6 +19,7 @@ from flwr.app import (
 
 from .. import _flower
 from ..arrays import is_averaged
+from ..client.delivery import bare_confirmation, is_delivery
 from ..client.identity import answer_identity, asks_identity
 from ..client.mod import CallNext
 from ..client.preparation import PREPARATION, Preparation
@@ -91,6 +92,8 @@ class SecureSumMod:
             return answer_identity(message, context)
         if message.metadata.message_type.split(".")[0] != MessageType.TRAIN:
             return call_next(message, context)
+        if is_delivery(message):
+            return bare_confirmation(message, call_next(message, context))
         try:
             return self._answer(message, context, call_next)
         except (RefusalError, Refusal) as refusal:

@@ -21,6 +21,7 @@ from ..wire.parts import Layout, Parts
 from ..wire.records import decode_all, encode
 from .asking import Asking
 from .deadlines import with_deadline
+from .delivery import Deliveries, Delivering
 from .evaluation import EvaluatingStrategy
 from .groups import Groups
 from .ledger import Ledger, check_population
@@ -34,7 +35,7 @@ from .summation import PlainSum, Round, Summation
 from .wrappers import refuse_wrappers
 
 
-class SumStrategy(EvaluatingStrategy):
+class SumStrategy(Delivering, EvaluatingStrategy):
     """A method whose server needs nothing but a sum over its participants.
 
     A method says which `transform` its clients apply to their updates and overrides `step`, the
@@ -112,6 +113,7 @@ class SumStrategy(EvaluatingStrategy):
             self.summation = privacy.around(self.summation)
         self.groups = Groups({})
         self.ledger = Ledger()
+        self.deliveries = Deliveries()
         self.last_round: RoundReport | None = None
         self.outcome = Outcome()
         self._round: Round | None = None
@@ -215,6 +217,7 @@ class SumStrategy(EvaluatingStrategy):
             groups=self.groups.weights(),
             unweighted=unweighted,
         )
+        self.deliveries.repeat(self, self._round, config)
         messages = [
             self.message(node, MessageType.TRAIN, arrays, {**config, **say(clients)})
             for node, clients in asked.items()
@@ -248,6 +251,7 @@ class SumStrategy(EvaluatingStrategy):
             off = self._starting and not self.fraction_evaluate
             self.outcome.hint(metrics=not silent, evaluation=not off)
         model = stepped(self.step, this.layout, result.parts, len(result.clients))
+        self.deliveries.send(self, this, result.clients, model)
         metrics = result.mean_metrics(self.train_metrics_aggr_fn, self.weighted_by_key)
         return encode(dict(zip(self._names, model.values(), strict=True))), metrics
 
@@ -266,11 +270,13 @@ class SumStrategy(EvaluatingStrategy):
             "ledger": self.ledger.state_dict(),
             "groups": self.groups.state_dict(),
             "summation": self.summation.state_dict(),
+            "deliveries": self.deliveries.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint, as a new attempt that starts with the round after it."""
         self.ledger.load_state_dict(state["ledger"])
         self.groups.load_state_dict(state["groups"])
+        self.deliveries.load_state_dict(state.get("deliveries", {}))
         # A checkpoint of version 0.1 has what is private about a sum by another name.
         self.summation.load_state_dict(state.get("summation", state.get("privacy", {})))

@@ -7,6 +7,8 @@ part alone. Arrays that are not averaged (integers, bools) are in no part; zeros
 in the reply's own record, and the server ignores them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any

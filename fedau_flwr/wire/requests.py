@@ -21,6 +21,9 @@ COUNTED = "fedau-counted"
 TRANSFORM = "fedau-transform"
 GROUPS = "fedau-groups"
 UNWEIGHTED = "fedau-unweighted"
+DELIVERY = "fedau-delivery"
+"""Marks a train message that asks for no training: it brings something for those who were counted
+in the round that it names."""
 HOSTED = "fedau-clients"
 """Clients that a message addresses at one host; its `COUNTED` is then a list, -1 for None."""
 

@@ -32,11 +32,9 @@ from numpy.typing import NDArray
 
 from fedau_flwr.arrays import Arrays
 from fedau_flwr.client.answered import RECENT, Answers
-from fedau_flwr.client.store import Store, Version
-from fedau_flwr.client.transform import Memory
+from fedau_flwr.client.store import Kept, Store, Version
 from fedau_flwr.files import save_text
 from fedau_flwr.weight_state import WeightState
-from fedau_flwr.wire.parts import Parts
 
 SLOTS = 2
 _SLOT = np.dtype(
@@ -180,7 +178,8 @@ class _ClientStore(Store):
         if blocks:
             groups = self._states.arrays(self._place(slot), (number, attempt), blocks)
         # In a simulation clients are counted by number, whoever hosts them.
-        return Version(number, attempt, self._number, state, *_fields(groups))
+        version = Version(number, attempt, self._number, state)
+        return version.holding(_kept(groups)) if groups else version
 
     def _place(self, slot: int) -> int:
         return self._number * SLOTS + slot
@@ -189,6 +188,8 @@ class _ClientStore(Store):
         """Keep the first and the last version; one that is there already is not touched."""
         del training
         record = self._states.record(self._number)
+        if versions[-1].received is not None and self._received(record, versions[-1]):
+            return
         kept = versions[0] if len(versions) > 1 else None
         held = [
             slot
@@ -222,6 +223,19 @@ class _ClientStore(Store):
             block["rounds"][0, place], block["digests"][0, place] = server_round, digest
         _write(self._states.answered, self._number, block)
 
+    def _received(self, record: NDArray[Any], version: Version) -> bool:
+        """Add what a version that is there received: nothing else of it has changed."""
+        stamp = (version.round, version.attempt)
+        for slot in range(SLOTS):
+            if (record[slot]["round"], record[slot]["attempt"]) == stamp:
+                groups = _groups(version)
+                new = {name: arrays for name, arrays in groups.items() if _is_received(name)}
+                self._states.put_arrays(self._place(slot), stamp, new)
+                record[slot]["blocks"] = len(groups)
+                self._states.put_record(self._number, record)
+                return True
+        return False
+
     def _write(self, record: NDArray[Any], slot: int, version: Version) -> None:
         entry = record[slot]
         groups = _groups(version)
@@ -240,20 +254,22 @@ class _ClientStore(Store):
 
 
 def _groups(version: Version) -> dict[str, Arrays]:
-    """Return the memories and the parts sent of a version by one name each."""
+    """Return what a version remembers, sent and received by one name each."""
     kept = version.arrays()
     return {f"{kind}/{name}": arrays for kind in kept for name, arrays in kept[kind].items()}
 
 
-def _fields(groups: Mapping[str, Arrays]) -> tuple[Memory | None, Parts | None]:
-    """Return memory and parts sent of a version from what `_groups` returned."""
-    if not groups:
-        return None, None
-    kept: dict[str, dict[str, Arrays]] = {"memory": {}, "sent": {}}
+def _is_received(name: str) -> bool:
+    return name.startswith("received/")
+
+
+def _kept(groups: Mapping[str, Arrays]) -> Kept:
+    """Return what `_groups` took apart."""
+    kept: Kept = {}
     for name, arrays in groups.items():
         kind, _, rest = name.partition("/")
-        kept[kind][rest] = arrays
-    return kept["memory"], kept["sent"]
+        kept.setdefault(kind, {})[rest] = arrays
+    return kept
 
 
 def flush(directory: Path) -> None:

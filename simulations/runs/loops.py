@@ -61,7 +61,8 @@ def simulation_loop(
         # Of one node per client, as many as can work at a time; hosts are that many.
         shards = None if config.clients_per_node == 0 else os.cpu_count()
         last = loop.round == loop.rounds
-        return measure(grid.everyone(), config.task, loop.arrays, samples=last, shards=shards)
+        arrays = config.algorithm.evaluated(loop.strategy, loop.arrays)
+        return measure(grid.everyone(), config.task, arrays, samples=last, shards=shards)
 
     advice = f"go on with `fedau resume {run.path}`"
     record, times = ParticipationRecord(experiment, grid), RoundTimes()
