@@ -259,7 +259,7 @@ class SumStrategy(FedAvg):
         self.ledger.count(result.clients)
         self.groups.advance(group for group in result.groups if group in self.groups)
         self.last_round = RoundReport.of(this, result, time.monotonic() - self._opened_at)
-        self.last_round.log(result.rejected)
+        self.last_round.log()
         model = self.step(this.layout.model, result.parts, len(result.clients))
         metrics = result.mean_metrics(self.train_metrics_aggr_fn, self.weighted_by_key)
         return encode(dict(zip(self._names, model.values(), strict=True))), metrics

@@ -19,6 +19,12 @@
     For FedAU also ``weight`` [N] (ω after the last round), ``tracked`` [k] (numbers of some
     clients: of the largest, median and smallest ``p_n``), ``tracked_weights`` [rounds, k] and
     ``mean_weight`` [rounds]: ω as it was used in each round.
+``raster.bin``
+    Who was there in which round, written round by round; see `simulations.runs.raster`.
+``rounds.jsonl``
+    One JSON object per round, as `fedau_flwr.server.callbacks.JsonLines` writes it.
+``nodes.json``
+    Of a deployment: its nodes, see `simulations.runs.node_record`.
 ``clients.npz``
     At the end: ``loss``, ``train_accuracy``, ``test_accuracy`` [N] of the final model per client.
 ``times.npz``
@@ -69,6 +75,9 @@ class RunDirectory:
         self.config_file = path / "config.toml"
         self.metrics_file = path / "metrics.jsonl"
         self.participation_file = path / "participation.npz"
+        self.raster_file = path / "raster.bin"
+        self.rounds_file = path / "rounds.jsonl"
+        self.nodes_file = path / "nodes.json"
         self.clients_file = path / "clients.npz"
         self.times_file = path / "times.npz"
         self.outcome_file = path / "outcome.json"

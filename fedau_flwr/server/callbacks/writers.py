@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 import time
-from dataclasses import asdict
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -53,9 +52,8 @@ class JsonLines(Callback):
 
     def round_done(self, loop: RoundLoop, report: RoundReport) -> None:
         """Add a line."""
-        numbers = {key: value for key, value in asdict(report).items() if key != "clients"}
-        numbers |= {"round_seconds": report.seconds, "seconds": loop.seconds}
-        append_json_line(self._path, numbers | loop.metrics)
+        seconds = {"round_seconds": report.seconds, "seconds": loop.seconds}
+        append_json_line(self._path, report.numbers() | seconds | loop.metrics)
 
 
 class PrometheusTextfile(Callback):
@@ -82,7 +80,7 @@ class PrometheusTextfile(Callback):
 
     def round_done(self, loop: RoundLoop, report: RoundReport) -> None:
         """Write the numbers after a round, and the metrics when they were last measured."""
-        found = {**asdict(report), "rounds": loop.rounds, "attempt": loop.attempt}
+        found = {**report.numbers(), "rounds": loop.rounds, "attempt": loop.attempt}
         self._values |= {name: found[key] for name, (key, _) in GAUGES.items()}
         for name, (key, _) in COUNTERS.items():
             self._values[name] += found[key]
