@@ -16,8 +16,8 @@ from ..server.summation import Round, Sum, Summation
 from ..wire.fixed_point import MIN_NOISE_STEPS, FixedPoint
 from ..wire.requests import COUNTED, HOSTED, Request
 from .graph import Topology
-from .message import Message as Fields
 from .message import Exchange, RoundId, VoidRoundError
+from .message import Message as Fields
 from .mod import RECORD, REPORT, VECTOR
 from .payload import Payload
 from .server import SecureRound
