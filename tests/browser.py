@@ -1,4 +1,4 @@
-"""A headless Chromium, driven by the WebDriver protocol: what tests of the page need, and no more."""
+"""A headless Chromium, driven by the WebDriver protocol: what tests of the page need."""
 
 import base64
 import shutil
@@ -57,7 +57,9 @@ class Browser:
         return value
 
     def text(self, selector: str) -> str:
-        return str(self.run("return document.querySelector(arguments[0])?.innerText ?? ''", selector))
+        return str(
+            self.run("return document.querySelector(arguments[0])?.innerText ?? ''", selector)
+        )
 
     def click(self, selector: str) -> None:
         self.call("POST", f"/element/{self._element(selector)}/click", id="click")
@@ -89,7 +91,7 @@ class Browser:
     def picture(self, path: Path, *, whole: bool = False) -> None:
         options = {"format": "png", "captureBeyondViewport": whole}
         if whole:
-            script = "return [document.documentElement.clientWidth, document.documentElement.scrollHeight]"
+            script = "const e = document.documentElement; return [e.clientWidth, e.scrollHeight]"
             width, height = self.run(script)
             options["clip"] = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
         path.write_bytes(base64.b64decode(self.devtools("Page.captureScreenshot", options)["data"]))
@@ -136,6 +138,10 @@ def _session(client: httpx.Client, profile: Path) -> str:
         "binary": shutil.which("chromium"),
         "args": [*OPTIONS, f"--user-data-dir={profile}"],
     }
-    wanted = {"browserName": "chrome", "goog:chromeOptions": chrome, "goog:loggingPrefs": {"browser": "ALL"}}
+    wanted = {
+        "browserName": "chrome",
+        "goog:chromeOptions": chrome,
+        "goog:loggingPrefs": {"browser": "ALL"},
+    }
     answer = client.post("/session", json={"capabilities": {"alwaysMatch": wanted}})
     return str(answer.json()["value"]["sessionId"])

@@ -10,9 +10,11 @@ import base64
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from simulations.config import RunConfig
+from simulations.config import AUTHORS, RunConfig
 from simulations.page.view import RunView
+from simulations.runs.experiment import open_experiment
 from simulations.runs.raster import COUNTED, RasterFile, pack
 
 MOST_CELLS = 40_000_000
@@ -50,7 +52,8 @@ def raster_of(view: RunView, after: int = 0, most: int = MOST_CELLS) -> Raster |
         last = found.rounds
         first = max(after + 1, last - most // max(found.clients, 1) + 1, 1)
         return Raster(found.clients, first, last, found.packed(first, last))
-    if (whole := view.cached_raster(_replayed)) is None:
+    whole: Raster | None = view.cached_raster(_replayed)
+    if whole is None:
         return None
     first = max(after + 1, whole.rounds - most // max(whole.clients, 1) + 1, 1)
     width = -(-whole.clients // 4)
@@ -67,10 +70,14 @@ def _replayed(view: RunView) -> Raster | None:
     if not config.participation.simulated or len(p) * config.rounds > _MOST_REPLAYED:
         return None
     try:
-        process = config.participation.process(p, seed=config.seed, rounds=config.rounds)
-    except (ValueError, OSError):  # of a trace that is elsewhere
+        if config.draw == AUTHORS:  # their path follows from the data as well
+            process = open_experiment(config).process
+        else:
+            process = config.participation.process(p, seed=config.seed, rounds=config.rounds)
+    except (ValueError, OSError):  # data or a trace that are elsewhere
         return None
-    total, wanted, rows = np.zeros(len(p), np.int64), int(participated.sum()), []
+    total, wanted = np.zeros(len(p), np.int64), int(participated.sum())
+    rows: list[NDArray[np.bool_]] = []
     while int(total.sum()) < wanted and len(rows) < config.rounds:
         active = process.active(len(rows))
         total += active

@@ -59,6 +59,7 @@ def _panels(views: Iterable[RunView]) -> list[dict[str, Any]]:
     """Return the comparisons that runs make, with the look of each line."""
     pairs = [(view.setting, view) for view in views if view.setting is not None]
     pairs.sort(key=lambda pair: (pair[0].order(), pair[1].summary["seed"]))
+    ids: dict[Any, str] = {view: view.id for _, view in pairs}
     panels = []
     for panel in compared(pairs):
         looks = chosen_looks(list(panel.lines), panel.looks)
@@ -67,7 +68,7 @@ def _panels(views: Iterable[RunView]) -> list[dict[str, Any]]:
                 "label": label,
                 "colour": looks[label].colour,
                 "dashes": list(looks[label].dashes[1]) if looks[label].dashes != "-" else [],
-                "runs": [view.id for view in some],
+                "runs": [ids[view] for view in some],
             }
             for label, some in panel.lines.items()
         ]

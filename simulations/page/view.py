@@ -142,7 +142,8 @@ class RunView:
         found = self.arrays(self.run.participation_file)
         entries = self.reader.lines(self.run.metrics_file)
         rounds = self.reader.lines(self.run.rounds_file)
-        clients = {key: found[key] for key in ("probability", "weight", "counted") if key in found}
+        names: list[str] = ["probability", "weight", "counted"]
+        clients = {key: found[key] for key in names if key in found}
         if (accuracy := self.client_accuracy(entries)) is not None:
             clients["accuracy"] = accuracy
         learned = self.config.algorithm.learned_weighting() if self.config else None

@@ -167,7 +167,8 @@ def compared(runs: Sequence[tuple[Setting, Any]]) -> list[Panel]:
         slug = "-".join([common.task.name, common.pattern.name, *parts])
         steps = [key for key in varying(setting for setting, _ in members) if key in columns.keys]
         lines = grouped(members, lambda pair: _line(pair[0], steps))  # noqa: B023
-        looks = {label: some[0][0].method.look for label, some in lines.items()}
+        methods = {label: some[0][0].method for label, some in lines.items()}
+        looks = {label: method.look if method else None for label, method in methods.items()}
         runs_of = {label: [run for _, run in some] for label, some in lines.items()}
         found.append(Panel(title, file_name(slug), common.task, runs_of, {} if steps else looks))
     return found

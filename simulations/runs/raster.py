@@ -91,8 +91,8 @@ def pack(states: States) -> States:
 def unpack(packed: bytes, clients: int) -> States:
     """Return the states by round and client."""
     records = np.frombuffer(packed, np.uint8).reshape(-1, -(-clients // 4))
-    states = (records[:, :, None] >> _SHIFTS) & 3
-    return states.reshape(len(records), -1)[:, :clients]
+    states: States = np.bitwise_and(records[:, :, None] >> _SHIFTS, np.uint8(3))
+    return np.asarray(states.reshape(len(records), -1)[:, :clients])
 
 
 def states_of(

@@ -113,8 +113,9 @@ function showStates() {
 }
 
 function showParticipation() {
-  $("participation").hidden = !raster.clients || !raster.rounds;
-  if ($("participation").hidden) return;
+  $("participation").hidden = !details;
+  const empty = $("raster-parts").hidden = !raster.clients || !raster.rounds;
+  if (empty) return keep($("raster-note"), state.report && details ? "Who took part in which round is not in this file." : "Nobody has taken part yet, or the run is of a version that did not write down who did.");
   const run = state.runs.get(state.run), from = raster.first > 1 ? `rounds ${grouped(raster.first)} to ${grouped(raster.rounds)}` : `${grouped(raster.rounds)} rounds`;
   keep($("raster-note"), `Each row is ${run?.deployed ? "a node" : "a client"}, the most frequent at the top; each column is a round (${from}). Below: participants per round. ` +
     `${raster.replayed ? "Worked out again from the seed: who came, not whether a reply was lost. " : ""}` +
