@@ -84,7 +84,7 @@ def pack(states: States) -> States:
     """Return the states along the last axis, four to a byte."""
     spare = -states.shape[-1] % 4
     padded = np.pad(states, [(0, 0)] * (states.ndim - 1) + [(0, spare)])
-    quads = padded.reshape(*padded.shape[:-1], -1, 4)
+    quads = padded.reshape(*padded.shape[:-1], padded.shape[-1] // 4, 4)
     return np.asarray(np.bitwise_or.reduce(quads << _SHIFTS, axis=-1), np.uint8)
 
 
@@ -92,7 +92,7 @@ def unpack(packed: bytes, clients: int) -> States:
     """Return the states by round and client."""
     records = np.frombuffer(packed, np.uint8).reshape(-1, -(-clients // 4))
     states: States = np.bitwise_and(records[:, :, None] >> _SHIFTS, np.uint8(3))
-    return np.asarray(states.reshape(len(records), -1)[:, :clients])
+    return np.asarray(states.reshape(len(records), 4 * records.shape[1])[:, :clients])
 
 
 def states_of(
