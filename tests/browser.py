@@ -62,7 +62,7 @@ class Browser:
         )
 
     def click(self, selector: str) -> None:
-        self.call("POST", f"/element/{self._element(selector)}/click", id="click")
+        self.call("POST", f"/element/{self._element(selector)}/click")
 
     def keys(self, selector: str, text: str) -> None:
         self.call("POST", f"/element/{self._element(selector)}/value", text=text)

@@ -65,7 +65,6 @@ class _Refusal(Exception):
 
 class _Handler(BaseHTTPRequestHandler):
     server: PageServer
-    protocol_version = "HTTP/1.1"
     server_version, sys_version = "fedau", ""
 
     def do_GET(self) -> None:

@@ -134,8 +134,8 @@ class Chart {
 
   point(event) {
     const place = event.clientX - this.svg.getBoundingClientRect().left;
-    const best = this.stops().reduce((a, b) => (Math.abs(this.x(b) - place) < Math.abs(this.x(a) - place) ? b : a), NaN);
-    this.read(Number.isNaN(best) ? this.stops()[0] ?? null : best);
+    const stops = this.stops();
+    this.read(stops.length ? stops.reduce((a, b) => (Math.abs(this.x(b) - place) < Math.abs(this.x(a) - place) ? b : a)) : null);
   }
 
   key(event) {

@@ -37,7 +37,9 @@ def test_an_address_and_localhost_are_names_of_this_server(run, host):
         assert ask(server, "/", host=host)[0] == 200
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil", "", "::"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil", "", "::"]
+)
 @pytest.mark.parametrize("path", ["/", "/api/runs", "/api/run?id=."])
 def test_any_other_name_is_refused(run, host, path):
     with serving(run.path) as server:

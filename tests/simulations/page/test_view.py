@@ -41,7 +41,10 @@ def test_an_unreadable_part_is_a_sentence_and_the_rest_is_shown(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('method = "fedau"\nwarp = 9', "warp is not a key of the run config: see `fedau run --help`."),
+        (
+            'method = "fedau"\nwarp = 9',
+            "warp is not a key of the run config: see `fedau run --help`.",
+        ),
         ('method = "later-than-us"', "method is 'later-than-us', but must be"),
         ("method = ", "run/config.toml cannot be read:"),
     ],
