@@ -57,6 +57,14 @@ class PrivateSum(Summation):
         self.privacy.released(noisy, len(result.clients))
         return result
 
+    def metrics(self) -> dict[str, float]:
+        """Return the ε that is spent and left, beside what the sum itself has to say."""
+        budget = self.privacy.budget
+        if budget is None:
+            return self.inner.metrics()
+        left = max(0.0, budget.epsilon - budget.spent)
+        return {**self.inner.metrics(), "epsilon": budget.spent, "epsilon_left": left}
+
     def _noisy(self, parts: Parts) -> Parts:
         size = sum(value.size for arrays in parts.values() for value in arrays.values())
         std = guarded_std(self.privacy.sum_std / self.privacy.norm, self.privacy.norm, size)

@@ -16,8 +16,8 @@ from ..server.summation import Round, Sum, Summation
 from ..wire.fixed_point import MIN_NOISE_STEPS, FixedPoint
 from ..wire.requests import COUNTED, HOSTED, Request
 from .graph import Topology
+from .message import Exchange, RoundId, VoidRoundError
 from .message import Message as Fields
-from .message import RoundId, VoidRoundError
 from .mod import RECORD, REPORT, VECTOR
 from .payload import Payload
 from .server import SecureRound
@@ -77,6 +77,7 @@ class SecureSum(Summation):
         self._secure: SecureRound | None = None
         self._payload: Payload | None = None
         self._refused: dict[int, str] = {}
+        self._dropouts: dict[str, int] = {}
 
     def __repr__(self) -> str:
         return f"SecureSum(min_cohort={self.min_cohort})"
@@ -101,9 +102,13 @@ class SecureSum(Summation):
                 f"{NOISE_TAIL:g} standard deviations of the least share of its noise."
             )
 
+    def metrics(self) -> dict[str, float]:
+        """Return how many of those asked did not answer in each exchange of the last round."""
+        return {f"dropouts_{exchange}": count for exchange, count in self._dropouts.items()}
+
     def open(self, this: Round, messages: list[Message]) -> list[Message]:
         """Exchange keys and shares; returns the train messages of those who dealt shares."""
-        self._secure, self._refused, self.clipped = None, {}, None
+        self._secure, self._refused, self._dropouts, self.clipped = None, {}, {}, None
         if not messages:
             return []
         self._check_cohort(messages)
@@ -128,8 +133,9 @@ class SecureSum(Summation):
         except VoidRoundError as void:
             log.warning("Round %d is void: %s.", this.number, void)
             return []
-        self._secure = secure
-        return self._train_messages(messages, secure.masked_requests())
+        self._secure, asked = secure, secure.masked_requests()
+        self._dropouts[Exchange.MASKED] = len(asked)
+        return self._train_messages(messages, asked)
 
     def close(self, this: Round, replies: list[Message]) -> Sum:
         """Add up the masked vectors and have the masks removed from the sum."""
@@ -141,6 +147,7 @@ class SecureSum(Summation):
         masked = self._read(replies, result, _vector)
         hosted = {node: fields.pop("hosted") for node, (fields, _) in masked.items()}
         replies.clear()
+        self._dropouts[Exchange.MASKED] -= len(masked)
         try:
             result.rejected |= secure.collect_masked(masked)
             revealed = self._exchange(this, secure.unmask_requests())
@@ -204,7 +211,10 @@ class SecureSum(Summation):
         answers = self._read(replies, result, _fields)
         # The SuperLink itself replies for a node that is gone, under an id of its own.
         self._refused |= {n: reason for n, reason in result.rejected.items() if n in requests}
-        return {node: fields for node, fields in answers.items() if node in requests}
+        answers = {node: fields for node, fields in answers.items() if node in requests}
+        exchange = str(next(iter(requests.values()), {}).get("exchange"))
+        self._dropouts[exchange] = len(requests) - len(answers)
+        return answers
 
     def _read(
         self, replies: Iterable[Message], result: Sum, read: Callable[[Message], Answer]

@@ -243,8 +243,8 @@ class SumStrategy(Delivering, EvaluatingStrategy):
         self.ledger.count(result.clients)
         self.groups.advance(group for group in result.groups if group in self.groups)
         self.last_round = RoundReport.of(this, result, time.monotonic() - self._opened_at)
-        self.last_round.log(result.rejected)
-        self.outcome.note(self.last_round, result.rejected)
+        self.last_round.log()
+        self.outcome.note(self.last_round)
         if not self.roster.hosting:
             self.asking.compare(len(self.ledger.counted))
             silent = not (result.metrics or self.summation.secure)

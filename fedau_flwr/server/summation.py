@@ -89,6 +89,10 @@ class Summation(ABC):
     def close(self, this: Round, replies: list[Message]) -> Sum:
         """Add up; consumes `replies`."""
 
+    def metrics(self) -> dict[str, float]:
+        """Return what the protection of the last round came to, for the loop's metrics."""
+        return {}
+
     def state_dict(self) -> dict[str, Any]:
         """Return what a checkpoint needs."""
         return {}

@@ -26,6 +26,7 @@ from fedau_flwr.files import save_arrays
 from fedau_flwr.server.callbacks import (
     Callback,
     Checkpoints,
+    JsonLines,
     Progress,
     PrometheusTextfile,
     StopOnDivergence,
@@ -41,6 +42,7 @@ from simulations.nodes.worker import LR, STATES
 from simulations.runs.directory import RunDirectory
 from simulations.runs.experiment import Experiment
 from simulations.runs.measurement import TIMEOUT, Measurement, check_replies, measure
+from simulations.runs.node_record import NodeRecord
 from simulations.runs.participation import ParticipationRecord
 from simulations.runs.reports import Outcome, Reports, RoundTimes
 from simulations.tasks import DataError, Part
@@ -65,7 +67,7 @@ def simulation_loop(
         return measure(grid.everyone(), config.task, arrays, samples=last, shards=shards)
 
     advice = f"go on with `fedau resume {run.path}`"
-    record, times = ParticipationRecord(experiment, grid), RoundTimes()
+    record, times = ParticipationRecord(experiment, grid, run.raster_file), RoundTimes()
     progress = Progress(every=None, file=run.progress_file)
     return RoundLoop(
         build_strategy(config, grid),
@@ -77,6 +79,7 @@ def simulation_loop(
             StopOnDivergence(),
             StopOnRequest(run.stop_file, signals=(), advice=advice),
             times,
+            JsonLines(run.rounds_file),
             progress,
             SimulationCheckpoints(run, config, record, times),
             Outcome(run),
@@ -119,6 +122,8 @@ def deployment_loop(
             StopOnDivergence(),
             request,
             PrometheusTextfile(run.path / "metrics.prom"),
+            JsonLines(run.rounds_file),
+            NodeRecord(run, config),
             progress,
             Checkpoints(run.path, every=config.checkpoint_rounds, resume=config.resume),
             Outcome(run),

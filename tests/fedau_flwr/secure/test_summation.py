@@ -202,6 +202,8 @@ def test_dropouts_at_every_exchange(exchange):
     assert np.abs(secure["x"] - expected).max() < STEP * 2
     rounds = [strategy.ledger.counted[node] for node in grid.nodes]
     assert rounds == [int(i in counted) for i in range(CLIENTS)]
+    dropouts = {f"dropouts_{one}": 2 * (one is exchange) for one in Exchange}
+    assert strategy.summation.metrics() == dropouts
 
 
 @pytest.mark.parametrize("exchange", Exchange)

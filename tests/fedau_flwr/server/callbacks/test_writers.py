@@ -18,7 +18,7 @@ from fedau_flwr.server.callbacks import (
     Progress,
     TensorBoard,
     progress,
-    writers,
+    trackers,
 )
 from tests.fedau_flwr.federation import Federation, record, towards, training_app
 from tests.fedau_flwr.server.test_loop import fedavg
@@ -85,7 +85,7 @@ def test_tensorboard_shows_the_rounds_of_the_model(tmp_path):
 def test_event_files_need_no_torch(tmp_path):
     script = (
         "import sys\n"
-        "from fedau_flwr.server.callbacks.writers import ScalarWriter\n"
+        "from fedau_flwr.server.callbacks.trackers import ScalarWriter\n"
         f"writer = ScalarWriter({str(tmp_path)!r})\n"
         "writer.add(1, {'loss': 0.5})\n"
         "writer.close()\n"
@@ -97,7 +97,7 @@ def test_event_files_need_no_torch(tmp_path):
 
 
 def test_without_tensorboard_there_is_one_sentence(monkeypatch):
-    monkeypatch.setattr(writers, "find_spec", lambda name: None)
+    monkeypatch.setattr(trackers, "find_spec", lambda name: None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'fedau-flwr\[tensorboard\]'`\.$"):
         TensorBoard("anywhere")
 

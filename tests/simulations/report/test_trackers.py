@@ -4,8 +4,8 @@ import pytest
 
 from simulations.config import ConfigError
 from simulations.launch.runner import Resources
-from simulations.report import event_files
-from simulations.report.event_files import EventFiles
+from simulations.report import trackers
+from simulations.report.trackers import EventFiles
 from tests.simulations.report.made_runs import made_run
 
 
@@ -54,7 +54,7 @@ def test_a_resumed_run_that_drops_reports_is_written_anew_without_what_is_no_num
 
 
 def test_without_tensorboard_there_is_one_sentence(monkeypatch):
-    monkeypatch.setattr(event_files, "find_spec", lambda name: None)
+    monkeypatch.setattr(trackers, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install -e '\.\[tensorboard\]'` in the clone\.$"):
         Resources(tensorboard=True)
     assert not Resources().tensorboard
