@@ -55,8 +55,8 @@ class FedAUMod:
     Flower calls the first mod of a list last on the way back: put this one before mods that work
     on the trained model, and after those that work on what is sent, such as `SecureSumMod`.
 
-    State is kept in `Context.state`, or in the directory that the node config (in simulation,
-    the run config) names as ``fedau-state-dir``: a SuperNode forgets the former when it stops.
+    State is kept in `Context.state`, or in the directory that the node config names as
+    ``fedau-state-dir``: a SuperNode forgets the former when it stops.
     """
 
     def __init__(

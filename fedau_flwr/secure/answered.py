@@ -9,6 +9,7 @@ import fcntl
 import os
 from pathlib import Path
 
+from ..files import make_private_folder, open_handle
 from .message import Exchange, RefusalError, RoundId, require
 
 _FILE = "secure-answered"
@@ -22,8 +23,8 @@ def record_answer(folder: Path, current: RoundId, exchange: Exchange) -> None:
     """
     place = (current.attempt, current.round, list(Exchange).index(exchange))
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder / _FILE, os.O_RDWR | os.O_CREAT, 0o600)
+        make_private_folder(folder)
+        handle = open_handle(folder / _FILE, os.O_RDWR)
     except OSError as error:
         raise RefusalError(
             f"fedau-state-dir must be a directory that can be written to ({error.strerror})"

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from fedau_flwr.arrays import Arrays
 from fedau_flwr.client.store import Store, Version
 from fedau_flwr.client.transform import Memory
-from fedau_flwr.files import save_text
+from fedau_flwr.files import make_private_folder, save_text
 from fedau_flwr.weight_state import WeightState
 from fedau_flwr.wire.parts import Parts
 
@@ -105,7 +105,7 @@ class ClientStates:
         self._directory = directory
         self._records = directory / "states.bin"
         self._blocks: dict[str, Blocks] = {}
-        directory.mkdir(parents=True, exist_ok=True)
+        make_private_folder(directory)
 
     def client(self, number: int) -> Store:
         """Return the store of one client."""
@@ -251,7 +251,7 @@ def _read(path: Path, place: int, dtype: np.dtype[Any], count: int) -> NDArray[A
 def _write(path: Path, place: int, block: NDArray[Any]) -> None:
     """Write a block at its place; the file takes up space only where something is written."""
     data = block.view(np.uint8).data
-    file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
     try:
         done = 0
         while done < len(data):

@@ -54,8 +54,8 @@ class Victims(InProcessGrid):
             x = message.content["arrays"]["x"].numpy()
             return Message(RecordDict({"arrays": encode({"x": x + 0.25})}), reply_to=message)
 
-        run_config = {"fedau-state-dir": str(state_dir)} if state_dir else {}
-        super().__init__(app, CLIENTS, run_config)
+        node_config = {"fedau-state-dir": str(state_dir)} if state_dir else {}
+        super().__init__(app, CLIENTS, node_config=node_config)
         self.nodes = list(self.contexts)
 
     def ask(self, node, fields, context=None, preparation=None):
