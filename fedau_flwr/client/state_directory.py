@@ -1,9 +1,9 @@
 """A directory that survives restarts: one folder per training and client.
 
 ``DIR/TRAINING/CLIENT/state.json`` holds the scalars, ``memory-ROUND.npz`` beside it the
-arrays that a method remembers. Files are written under another name, flushed to the disk and
-renamed, vectors before the JSON that refers to them: whatever moment a process dies in, the
-folder holds one whole state.
+arrays that a method remembers, ``answered`` the rounds that the client has answered, where a rule
+needs them. Files are written under another name, flushed to the disk and renamed, vectors before
+the JSON that refers to them: whatever moment a process dies in, the folder holds one whole state.
 """
 
 from __future__ import annotations
@@ -30,9 +30,11 @@ from ..files import (
 )
 from ..weight_state import StateError
 from ..wire.requests import Refusal
+from .answered import Answers
 from .store import ContextStore, Store, Version, flattened, versions_from_json, versions_to_json
 
 STATE = "state.json"
+ANSWERED = "answered"
 STATE_DIR = "fedau-state-dir"
 _UNREADABLE = (StateError, OSError, UnicodeDecodeError)
 
@@ -134,10 +136,34 @@ class StateDirectory(Store):
             for path in {*folder.glob("*.npz"), *folder.glob(".*")} - wanted:
                 path.unlink()
         except OSError as error:
+            raise _not_written(folder, error) from None
+
+    def answers(self, training: str) -> Answers:
+        """Return what was answered; a damaged record is an error, for nobody knows it then."""
+        path = self.folder(training) / ANSWERED
+        try:
+            text = path.read_text(encoding="utf-8") if path.exists() else None
+            return Answers() if text is None else Answers.from_json(text, training)
+        except _UNREADABLE as error:
             raise Refusal(
-                f"The state in {str(folder)!r} could not be written ({error.strerror}); the "
-                "round is given up and the last state kept."
+                f"The record of answered rounds {str(path)!r} cannot be read ({error}), so this "
+                "client takes no part in the training any more."
             ) from None
+
+    def record(self, training: str, answers: Answers) -> None:
+        """Keep `answers` durably."""
+        folder, text = self.folder(training), answers.to_json(training).encode()
+        try:
+            write_atomically(folder / ANSWERED, lambda file: file.write(text), durable=True)
+        except OSError as error:
+            raise _not_written(folder, error) from None
+
+
+def _not_written(folder: Path, error: OSError) -> Refusal:
+    return Refusal(
+        f"The state in {str(folder)!r} could not be written ({error.strerror}); the "
+        "round is given up and the last state kept."
+    )
 
 
 def read_versions(folder: Path) -> list[Version]:

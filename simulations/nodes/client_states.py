@@ -4,7 +4,8 @@ A host serves other clients in every round, so states live where all workers rea
 run's directory, which several machines have to share. A client has a record of fixed size with two
 slots. What a method lets clients remember or send is named arrays: each name has a sparse file of
 blocks of equal size, one per slot, and beside it the names, types and shapes of the arrays in a
-block. Two slots are enough: a simulation only ever resumes from its last checkpoint, so of the
+block; ``answered.bin`` has the rounds that a client has answered, where the run's rules need
+them. Two slots are enough: a simulation only ever resumes from its last checkpoint, so of the
 versions that a `Participant` keeps, the first (the newest one before the checkpoint) and the last
 are all that can be asked for again.
 
@@ -30,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedau_flwr.arrays import Arrays
+from fedau_flwr.client.answered import RECENT, Answers
 from fedau_flwr.client.store import Store, Version
 from fedau_flwr.client.transform import Memory
 from fedau_flwr.files import make_private_folder, save_text
@@ -45,6 +47,14 @@ _SLOT = np.dtype(
         ("elapsed", np.int64),
         ("weight", np.float64),
         ("blocks", np.int64),
+    ]
+)
+_ANSWERED = np.dtype(
+    [
+        ("count", np.int64),
+        ("floor", np.int64),
+        ("rounds", np.int64, RECENT),
+        ("digests", np.uint64, RECENT),
     ]
 )
 RECORD_BYTES = SLOTS * _SLOT.itemsize
@@ -104,6 +114,7 @@ class ClientStates:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._records = directory / "states.bin"
+        self.answered = directory / "answered.bin"
         self._blocks: dict[str, Blocks] = {}
         make_private_folder(directory)
 
@@ -193,6 +204,23 @@ class _ClientStore(Store):
             if slot not in held:
                 record[slot]["round"] = 0
         self._write(record, free, versions[-1])
+
+    def answers(self, training: str) -> Answers:
+        """Return which rounds the client has answered."""
+        del training
+        (entry,) = _read(self._states.answered, self._number, _ANSWERED, 1)
+        pairs = zip(entry["rounds"].tolist(), entry["digests"].tolist(), strict=True)
+        recent = tuple(pair for pair in pairs if pair[0])
+        return Answers(int(entry["count"]), int(entry["floor"]), recent)
+
+    def record(self, training: str, answers: Answers) -> None:
+        """Keep `answers`; like all states it is on the disk once the next checkpoint is."""
+        del training
+        block = np.zeros(1, _ANSWERED)
+        block["count"], block["floor"] = answers.count, answers.floor
+        for place, (server_round, digest) in enumerate(answers.recent):
+            block["rounds"][0, place], block["digests"][0, place] = server_round, digest
+        _write(self._states.answered, self._number, block)
 
     def _write(self, record: NDArray[Any], slot: int, version: Version) -> None:
         entry = record[slot]
