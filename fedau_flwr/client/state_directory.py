@@ -154,7 +154,9 @@ class StateDirectory(Store):
         """Keep `answers` durably."""
         folder, text = self.folder(training), answers.to_json(training).encode()
         try:
-            write_atomically(folder / ANSWERED, lambda file: file.write(text), durable=True)
+            write_atomically(
+                folder / ANSWERED, lambda file: file.write(text), durable=True, private=True
+            )
         except OSError as error:
             raise _not_written(folder, error) from None
 
