@@ -220,16 +220,20 @@ class SecureSumMod:
 
 def _without_words(message: Message, context: Context, call_next: CallNext) -> Message:
     """Run the app; of its errors nothing leaves but that there was one."""
+    failed, refused = (
+        _flower.ErrorCode.CLIENT_APP_RAISED_EXCEPTION,
+        _flower.ErrorCode.MOD_FAILED_PRECONDITION,
+    )
     try:
         reply = call_next(message, context)
     except Exception:  # Flower would send its words
         log.exception("The app raised an exception.")
-    else:
-        if not reply.has_error():
-            return reply
-        log.error("The app answered with an error: %s", reply.error.reason)
-    error = Error(_flower.ErrorCode.CLIENT_APP_RAISED_EXCEPTION, APP_FAILED)
-    return Message(error, reply_to=message)
+        return Message(Error(failed, APP_FAILED), reply_to=message)
+    if not reply.has_error():
+        return reply
+    log.error("The app answered with an error: %s", reply.error.reason)
+    code = refused if reply.error.code == refused else failed
+    return Message(Error(code, APP_FAILED), reply_to=message)
 
 
 def _keep(context: Context, client: SecureClient) -> None:

@@ -108,6 +108,17 @@ class Blocks:
         _write(self._path, place, block)
 
 
+MARK = "of-a-simulation"
+"""A file that says that a server on this machine has made the directory for its nodes."""
+
+
+def make_states(directory: Path) -> str:
+    """Make the directory of a simulation's states; nodes write into no other, whoever asks."""
+    make_private_folder(directory)
+    (directory / MARK).touch(0o600)
+    return str(directory)
+
+
 class ClientStates:
     """The states of clients in `directory`, which is made if it is not there."""
 
