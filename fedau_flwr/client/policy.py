@@ -7,8 +7,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
-from math import isfinite
-from typing import Any, Self
+from math import inf
+from typing import Any
 
 from flwr.app import Context
 
@@ -61,9 +61,9 @@ class NodePolicy:
     delta: float = 1e-5
 
     @classmethod
-    def of(cls, context: Context) -> Self:
+    def of(cls, context: Context) -> NodePolicy:
         """Read a node config; what cannot be read is refused, since it may protect something."""
-        return _read(cls, tuple(sorted(context.node_config.items())))
+        return _read(tuple(sorted(context.node_config.items())))
 
     def check_type(self, message_type: str) -> None:
         """Refuse to answer a message in clear unless the owner allows it."""
@@ -89,13 +89,13 @@ class NodePolicy:
 
 
 @lru_cache(maxsize=8)
-def _read(cls: type[NodePolicy], items: tuple[tuple[str, Any], ...]) -> Any:
+def _read(items: tuple[tuple[str, Any], ...]) -> NodePolicy:
     config = dict(items)
     for key in config:
         if key.startswith("fedau-") and key not in (*KEYS, *_OTHERS):
             for meant in get_close_matches(key, KEYS, 1, cutoff=0.85):
                 raise Refusal(f"{key} is in the node config, but must be {meant!r}.")
-    policy = cls(
+    policy = NodePolicy(
         require_secure=_value(config, REQUIRE_SECURE, False, "true or false"),
         allow=_names(config, ALLOW),
         apps=frozenset(name.lower() for name in _names(config, ALLOW_APPS)),
@@ -133,9 +133,7 @@ def _names(config: Mapping[str, Any], key: str) -> frozenset[str]:
 
 def _number(config: Mapping[str, Any], key: str, default: Any, kind: type) -> Any:
     value = config.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, (int, kind)) or not isfinite(value):
-        value = -1
-    if value < 0:
+    if type(value) not in (int, kind) or not 0 <= value < inf:
         what = "an integer" if kind is int else "a number"
-        raise Refusal(f"{key} is {config[key]!r}, but must be {what} >= 0.")
+        raise Refusal(f"{key} is {value!r}, but must be {what} >= 0.")
     return kind(value)

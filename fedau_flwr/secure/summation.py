@@ -197,16 +197,18 @@ class SecureSum(Summation):
         before this one have used it up.
         """
         chosen = []
-        hoods = [
-            len(some) for fields in requests.values() if isinstance(some := fields["peers"], list)
-        ]
-        survivors = [self.topology.shares_needed(peers + 1) for peers in hoods]
-        own = {"grid": self.fixed_point, "colluding": self.colluding, "seed": self.seed}
+        hoods = [1 + len(fields["peers"]) for fields in requests.values()]  # type: ignore[arg-type]
+        survivors = [self.topology.shares_needed(clients) for clients in hoods]
         for message in messages:
             head = message.metadata
             if head.dst_node_id not in requests or self._payload is None:
                 continue
-            asked = replace(Preparation.from_config(_config(message)), **own)
+            asked = replace(
+                Preparation.from_config(_config(message)),
+                grid=self.fixed_point,
+                colluding=self.colluding,
+                seed=self.seed,
+            )
             asked.fitted(self._payload.size, survivors).announce(message.content)
             fields: dict[str, Any] = {**requests[head.dst_node_id], REPORT: self.report_clipping}
             message.content[RECORD] = ConfigRecord(fields)
