@@ -27,7 +27,7 @@ from ..client.preparation import PREPARATION, Preparation
 from ..client.state_directory import open_store, state_directory
 from ..wire.parts import PARTS_RECORD
 from ..wire.records import decode_all
-from ..wire.requests import HOSTED, LABEL_RECORD, Refusal
+from ..wire.requests import COUNTED, HOSTED, LABEL_RECORD, Refusal, Request
 from .answered import check_round, record_exchange, record_round
 from .client import SecureClient
 from .message import Exchange, RefusalError, RoundId, require
@@ -149,7 +149,8 @@ class SecureSumMod:
         policy = NodePolicy.of(context)
         client.accept_shares(request)
         del message.content[RECORD]
-        asked, preparation = self._share_noise(message.content, client, policy)
+        current = RoundId.of(request, Exchange.MASKED)
+        asked, preparation = self._share_noise(message.content, client, policy, current)
         if preparation.grid is None:
             raise RefusalError(f"the train message has no '{PREPARATION}' with a grid")
         budget = OwnBudget.of(context, policy)
@@ -176,14 +177,14 @@ class SecureSumMod:
         fields, masked = client.mask(vector)
         budget.charge(asked.noise_multiplier)
         if not preparation.noise_std:
-            record_round(open_store(context), RoundId.of(request, Exchange.MASKED))
+            record_round(open_store(context), current)
         self._leave(context, client, request)
         content = RecordDict({RECORD: ConfigRecord({**fields, "hosted": hosted})})
         content[VECTOR] = ArrayRecord({"masked": Array(masked)})
         return Message(content, reply_to=message)
 
     def _share_noise(
-        self, content: RecordDict, client: SecureClient, policy: NodePolicy
+        self, content: RecordDict, client: SecureClient, policy: NodePolicy, current: RoundId
     ) -> tuple[Preparation, Preparation]:
         """Turn the noise that the sum must have into this client's share of it; return both.
 
@@ -193,6 +194,7 @@ class SecureSumMod:
         configs = list(content.config_records.values())
         # In a second one a decoy could promise the noise that the app's own config does not.
         require(len(configs) == 1, "the train message does not hold exactly one config")
+        _check_round_of(configs[0], current)
         asked = Preparation.from_config(configs[0])
         least = max(self._min_noise_multiplier, policy.min_noise_multiplier)
         if asked.noise_multiplier < least:
@@ -216,6 +218,14 @@ class SecureSumMod:
             exchange = Exchange(request["exchange"])
             record_exchange(directory, RoundId.of(request, exchange), exchange)
         _keep(context, client)
+
+
+def _check_round_of(config: ConfigRecord, current: RoundId) -> None:
+    """Refuse to train for a round under the name of another, which may not have been answered."""
+    # Which round each client of a host was last counted in is a list.
+    request = Request.from_config({key: v for key, v in config.items() if key != COUNTED})
+    same = RoundId(request.training, request.attempt, request.round) == current
+    require(same, "the train message belongs to another round than its shares")
 
 
 def _without_words(message: Message, context: Context, call_next: CallNext) -> Message:

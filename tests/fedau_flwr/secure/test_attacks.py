@@ -59,13 +59,13 @@ class Victims(InProcessGrid):
         super().__init__(app, CLIENTS, node_config=node_config)
         self.nodes = list(self.contexts)
 
-    def ask(self, node, fields, context=None, preparation=None):
+    def ask(self, node, fields, context=None, preparation=None, number=None):
         """Send one message to one client, maybe with another copy of its context."""
         content = RecordDict({RECORD: ConfigRecord(dict(fields))})
         if fields.get("exchange") == Exchange.MASKED:
             asked = preparation or Preparation(grid=FixedPoint())
             config = asked if isinstance(asked, dict) else asked.to_config()
-            request = Request(int(fields["round"]), "training").to_config()
+            request = Request(number or int(fields["round"]), "training").to_config()
             content["arrays"] = encode({"x": np.zeros(4, np.float32)})
             content["config"] = ConfigRecord({**request, **config})
         message = Message(content, dst_node_id=node, message_type=MessageType.TRAIN)
@@ -147,6 +147,16 @@ def test_the_record_of_answers_only_moves_on(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(Refusal, match="must be a directory that can be written to"):
         record_exchange(StateDirectory(tmp_path / "file", "client-0"), ROUND, Exchange.KEYS)
+
+
+def test_no_round_is_trained_for_under_the_name_of_another():
+    """What was answered is known by the round of the shares, what is trained by the config's."""
+    victims = Victims()
+    requests, _ = victims.run_until(Exchange.MASKED, number=7)
+    node = victims.nodes[0]
+    reply = victims.ask(node, requests[node], number=1)
+    assert "belongs to another round than its shares" in reply.error.reason
+    assert not victims.seen_by_app
 
 
 @pytest.mark.parametrize("exchange", Exchange)
@@ -328,7 +338,8 @@ def test_the_state_outlives_an_app_that_fails():
         raise ZeroDivisionError
 
     content = RecordDict({RECORD: ConfigRecord(dict(requests[node]))})
-    content["config"] = ConfigRecord(Preparation(grid=FixedPoint()).to_config())
+    asked = Preparation(grid=FixedPoint()).to_config() | Request(1, "training").to_config()
+    content["config"] = ConfigRecord(asked)
     message = Message(content, dst_node_id=node, message_type=MessageType.TRAIN)
     reply = SecureSumMod()(message, victims.contexts[node], broken)
     assert reply.error.reason == APP_FAILED
