@@ -12,6 +12,10 @@ in the store of answered rounds:
 from ..client.store import Store
 from .message import Exchange, RefusalError, RoundId, require
 
+ENOUGH_NOISE = 0.5
+"""The noise multiplier from which on a contribution has noise of its own to speak of, unless the
+client has a minimum of its own: the server's word alone must not be enough to be asked again."""
+
 
 def record_exchange(store: Store, current: RoundId, exchange: Exchange) -> None:
     """Record an answer before it leaves, or refuse since it or a later one has left."""

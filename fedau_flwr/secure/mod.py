@@ -28,7 +28,7 @@ from ..client.state_directory import open_store, state_directory
 from ..wire.parts import PARTS_RECORD
 from ..wire.records import decode_all
 from ..wire.requests import COUNTED, HOSTED, LABEL_RECORD, Refusal, Request
-from .answered import check_round, record_exchange, record_round
+from .answered import ENOUGH_NOISE, check_round, record_exchange, record_round
 from .client import SecureClient
 from .message import Exchange, RefusalError, RoundId, require
 from .payload import Payload
@@ -176,7 +176,7 @@ class SecureSumMod:
             raise RefusalError(f"the contribution cannot be summed: {error}") from None
         fields, masked = client.mask(vector)
         budget.charge(asked.noise_multiplier)
-        if not preparation.noise_std:
+        if asked.noise_multiplier < (self._least_noise(policy) or ENOUGH_NOISE):
             record_round(open_store(context), current)
         self._leave(context, client, request)
         content = RecordDict({RECORD: ConfigRecord({**fields, "hosted": hosted})})
@@ -196,7 +196,7 @@ class SecureSumMod:
         require(len(configs) == 1, "the train message does not hold exactly one config")
         _check_round_of(configs[0], current)
         asked = Preparation.from_config(configs[0])
-        least = max(self._min_noise_multiplier, policy.min_noise_multiplier)
+        least = self._least_noise(policy)
         if asked.noise_multiplier < least:
             raise RefusalError(
                 f"a noise multiplier of {asked.noise_multiplier:.6g} is below this client's "
@@ -211,6 +211,9 @@ class SecureSumMod:
             raise RefusalError(f"the contribution cannot be rounded: {error}") from None
         configs[0].update(shared.to_config())
         return asked, shared
+
+    def _least_noise(self, policy: NodePolicy) -> float:
+        return max(self._min_noise_multiplier, policy.min_noise_multiplier)
 
     def _leave(self, context: Context, client: SecureClient, request: dict[str, Any]) -> None:
         """Keep the state that belongs to an answer, and record the answer before it leaves."""

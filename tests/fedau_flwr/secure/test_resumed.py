@@ -103,21 +103,28 @@ def test_clients_that_had_not_answered_make_up_the_round(tmp_path):
 
 
 def test_with_noise_of_its_own_a_round_is_answered_again(tmp_path):
-    norm = 100.0**0.5
-    attack = Attack(tmp_path, GaussianPrivacy(norm, 0.5))
+    norm = 10.0
+    attack = Attack(tmp_path, GaussianPrivacy(norm, 1.0))
     first, counted = attack.sum_of(EVERYONE, [1])
     assert len(counted) == CLIENTS
     second, counted = attack.sum_of(OTHERS, [1])
     assert len(counted) == CLIENTS - 1
-    # Each value of the difference has the noise of both sums, fifty times the update's size.
-    assert distance(first - second) > 50
-    assert (first - second - update(VICTIM, 1)).std() > np.sqrt(2) * 0.5 * norm * 0.9
+    # Each value of the difference has the noise of both sums, a hundred times the update's size.
+    assert distance(first - second) > 100
+    assert (first - second - update(VICTIM, 1)).std() > np.sqrt(2) * norm
 
 
 def test_a_promise_of_noise_helps_once(tmp_path):
     """A server that asks with noise first, and then without, has one sum without, and no other."""
-    attack = Attack(tmp_path, GaussianPrivacy(5.0, 0.5))
+    attack = Attack(tmp_path, GaussianPrivacy(5.0, 1.0))
     attack.sum_of(EVERYONE, [1])
     attack.privacy = None
     assert len(attack.sum_of(OTHERS, [1])[1]) == CLIENTS - 1
+    assert not attack.sum_of(OTHERS, [1])[1]
+
+
+def test_next_to_no_noise_is_none(tmp_path):
+    """A norm that clips nobody, and noise of a few steps: the server's word is not enough."""
+    attack = Attack(tmp_path, GaussianPrivacy(50.0, 0.0002))
+    assert len(attack.sum_of(EVERYONE, [1])[1]) == CLIENTS
     assert not attack.sum_of(OTHERS, [1])[1]
