@@ -13,6 +13,7 @@ import os
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,13 @@ from flwr.app import Context
 
 from .._log import log
 from ..arrays import Arrays
-from ..files import save_arrays, write_atomically
+from ..files import (
+    make_private_folder,
+    open_handle,
+    open_to_others,
+    save_arrays,
+    write_atomically,
+)
 from ..weight_state import StateError
 from ..wire.requests import Refusal
 from .answered import Answers
@@ -34,11 +41,31 @@ _UNREADABLE = (StateError, OSError, UnicodeDecodeError)
 
 def state_directory(context: Context) -> StateDirectory | None:
     """Return the directory in which this client keeps its state, if one is configured."""
-    root = context.node_config.get(STATE_DIR) or context.run_config.get(STATE_DIR)
+    root = context.node_config.get(STATE_DIR)
     if not root:
+        if STATE_DIR in context.run_config:
+            log.warning("%s in the run config is ignored: the node config decides.", STATE_DIR)
         return None
+    warn_if_open(Path(str(root)))
     # A node id is no name for a client: without node authentication each start brings a new one.
     return StateDirectory(str(root), f"client-{context.node_config.get('partition-id', 'only')}")
+
+
+@lru_cache(maxsize=8)
+def warn_if_open(root: Path) -> None:
+    """Warn, once in each process, if others may read what is in a state directory."""
+    try:
+        loose = list(open_to_others(root)) if root.is_dir() else []
+    except OSError:  # what cannot be looked at is refused when it is used
+        return
+    if loose:
+        log.warning(
+            "%s is open to others than its owner, in %d places such as %s: chmod -R go= %s.",
+            STATE_DIR,
+            len(loose),
+            loose[0],
+            root,
+        )
 
 
 def open_store(context: Context) -> Store:
@@ -62,8 +89,8 @@ class StateDirectory(Store):
         """Hold the client's state of `training`; another process that holds it is an error."""
         folder = self.folder(training)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+            make_private_folder(folder)
+            handle = open_handle(folder / "lock", os.O_RDWR)
         except OSError as error:
             raise Refusal(
                 f"fedau-state-dir is {str(self._root)!r}, but must be a directory that can be "
@@ -101,9 +128,11 @@ class StateDirectory(Store):
                     wanted.add(path)
                     # A process that died before the JSON was written may have left other vectors.
                     if version is versions[-1] or not path.exists():
-                        save_arrays(path, flattened(arrays), durable=True)
+                        save_arrays(path, flattened(arrays), durable=True, private=True)
             text = versions_to_json(training, versions).encode()
-            write_atomically(folder / STATE, lambda file: file.write(text), durable=True)
+            write_atomically(
+                folder / STATE, lambda file: file.write(text), durable=True, private=True
+            )
             for path in {*folder.glob("*.npz"), *folder.glob(".*")} - wanted:
                 path.unlink()
         except OSError as error:
@@ -125,7 +154,9 @@ class StateDirectory(Store):
         """Keep `answers` durably."""
         folder, text = self.folder(training), answers.to_json(training).encode()
         try:
-            write_atomically(folder / ANSWERED, lambda file: file.write(text), durable=True)
+            write_atomically(
+                folder / ANSWERED, lambda file: file.write(text), durable=True, private=True
+            )
         except OSError as error:
             raise _not_written(folder, error) from None
 
@@ -161,7 +192,7 @@ def _set_aside(folder: Path) -> Path:
     number = 1
     while (aside := folder / f"unreadable-{number}").exists():
         number += 1
-    aside.mkdir()
+    aside.mkdir(mode=0o700)
     for path in [*folder.glob("*.json"), *folder.glob("*.npz")]:
         path.rename(aside / path.name)
     return aside

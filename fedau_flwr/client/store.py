@@ -215,5 +215,10 @@ class ContextStore(Store):
 
     def record(self, training: str, answers: Answers) -> None:
         """Keep `answers` in place of those of another training."""
-        text = answers.to_json(training)
-        self._context.state[self.ANSWERED] = ConfigRecord({training: text})
+        record = self._context.state.config_records.get(self.ANSWERED, ConfigRecord())
+        # What follows a dot tells records of one training apart.
+        name = training.partition(".")[0]
+        same = {key: text for key, text in record.items() if key.partition(".")[0] == name}
+        self._context.state[self.ANSWERED] = ConfigRecord(
+            {**same, training: answers.to_json(training)}
+        )

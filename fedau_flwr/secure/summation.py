@@ -43,6 +43,9 @@ class SecureSum(Summation):
         A sum over fewer clients is void; the clients have a minimum of their own.
     topology : Topology (default: Topology())
         Who shares secrets with whom, and how many dropouts that allows.
+    colluding : int (default: 1)
+        How many clients of a neighbourhood may know or tell their share of split noise: clients
+        enlarge theirs accordingly, and their own number if it is larger. A participant knows one.
     exchange_timeout : float (default: 60.0)
         Seconds for an exchange other than training.
     report_clipping : bool (default: False)
@@ -59,17 +62,23 @@ class SecureSum(Summation):
         fixed_point: FixedPoint | None = None,
         min_cohort: int = 3,
         topology: Topology | None = None,
+        colluding: int = 1,
         exchange_timeout: float = 60.0,
         report_clipping: bool = False,
         seed: int | None = None,
     ) -> None:
         if min_cohort < 2:
             raise ValueError(f"min_cohort={min_cohort} must be at least 2.")
+        if not 0 <= colluding < min_cohort:
+            raise ValueError(
+                f"colluding={colluding} must be at least 0 and below min_cohort={min_cohort}."
+            )
         if not exchange_timeout > 0:
             raise ValueError(f"exchange_timeout={exchange_timeout} must be > 0 seconds.")
         self.fixed_point = fixed_point or FixedPoint()
         self.min_cohort = min_cohort
         self.topology = topology or Topology()
+        self.colluding = colluding
         self.exchange_timeout = exchange_timeout
         self.report_clipping = report_clipping
         self.seed = seed
@@ -95,6 +104,11 @@ class SecureSum(Summation):
                     f"{name} of {noise:.6g} on the sum must be at least four steps of the grid "
                     f"({MIN_NOISE_STEPS * grid.step}); use more bits."
                 )
+        if bit_std is not None and grid.step > 0.5:
+            raise ValueError(
+                f"bits={grid.bits} must be more for value_range={grid.value_range}: the bit of an "
+                f"adaptive norm is 1/2, and the grid's step {grid.step}."
+            )
         needed = norm + NOISE_TAIL * std / sqrt(grid.max_cohort)
         if needed > grid.value_range:
             raise ValueError(
@@ -148,6 +162,7 @@ class SecureSum(Summation):
         hosted = {node: fields.pop("hosted") for node, (fields, _) in masked.items()}
         replies.clear()
         self._dropouts[Exchange.MASKED] -= len(masked)
+        result.exposed = bool(masked)
         try:
             result.rejected |= secure.collect_masked(masked)
             revealed = self._exchange(this, secure.unmask_requests())
@@ -189,12 +204,19 @@ class SecureSum(Summation):
         before this one have used it up.
         """
         chosen = []
+        hoods = [1 + len(fields["peers"]) for fields in requests.values()]  # type: ignore[arg-type]
+        survivors = [self.topology.shares_needed(clients) for clients in hoods]
         for message in messages:
             head = message.metadata
-            if head.dst_node_id not in requests:
+            if head.dst_node_id not in requests or self._payload is None:
                 continue
-            asked = Preparation.from_config(_config(message))
-            replace(asked, grid=self.fixed_point, seed=self.seed).announce(message.content)
+            asked = replace(
+                Preparation.from_config(_config(message)),
+                grid=self.fixed_point,
+                colluding=self.colluding,
+                seed=self.seed,
+            )
+            asked.fitted(self._payload.size, survivors).announce(message.content)
             fields: dict[str, Any] = {**requests[head.dst_node_id], REPORT: self.report_clipping}
             message.content[RECORD] = ConfigRecord(fields)
             chosen.append(

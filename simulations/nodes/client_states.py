@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from fedau_flwr.arrays import Arrays
 from fedau_flwr.client.answered import RECENT, Answers
 from fedau_flwr.client.store import Kept, Store, Version
-from fedau_flwr.files import save_text
+from fedau_flwr.files import make_private_folder, save_text
 from fedau_flwr.weight_state import WeightState
 
 SLOTS = 2
@@ -106,6 +106,17 @@ class Blocks:
         _write(self._path, place, block)
 
 
+MARK = "of-a-simulation"
+"""A file that says that a server on this machine has made the directory for its nodes."""
+
+
+def make_states(directory: Path) -> str:
+    """Make the directory of a simulation's states; nodes write into no other, whoever asks."""
+    make_private_folder(directory)
+    (directory / MARK).touch(0o600)
+    return str(directory)
+
+
 class ClientStates:
     """The states of clients in `directory`, which is made if it is not there."""
 
@@ -114,7 +125,7 @@ class ClientStates:
         self._records = directory / "states.bin"
         self.answered = directory / "answered.bin"
         self._blocks: dict[str, Blocks] = {}
-        directory.mkdir(parents=True, exist_ok=True)
+        make_private_folder(directory)
 
     def client(self, number: int) -> Store:
         """Return the store of one client."""
@@ -295,7 +306,7 @@ def _read(path: Path, place: int, dtype: np.dtype[Any], count: int) -> NDArray[A
 def _write(path: Path, place: int, block: NDArray[Any]) -> None:
     """Write a block at its place; the file takes up space only where something is written."""
     data = block.view(np.uint8).data
-    file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
     try:
         done = 0
         while done < len(data):

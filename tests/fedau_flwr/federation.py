@@ -20,8 +20,8 @@ class Federation(InProcessGrid):
     Messages after a round do not reach those in `unreached`.
     """
 
-    def __init__(self, app: ClientApp, clients: int, run_config=None):
-        super().__init__(app, clients, run_config)
+    def __init__(self, app: ClientApp, clients: int, run_config=None, node_config=None):
+        super().__init__(app, clients, run_config, node_config)
         self.present = set(range(clients))
         self.lost: set[int] = set()
         self.unreached: set[int] = set()
