@@ -8,8 +8,8 @@ class _OneLineEach(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         text = record.getMessage()
-        if not text.isprintable():
-            shown = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+        if not (plain := text.replace("\t", " ")).isprintable():
+            shown = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in plain)
             record.msg, record.args = "".join(shown), ()
         return True
 

@@ -27,6 +27,7 @@ from ..client.own_budget import OwnBudget
 from ..client.policy import NodePolicy, under_mask
 from ..client.preparation import PREPARATION, Preparation
 from ..client.state_directory import open_store, state_directory
+from ..server.reasons import is_numpy_client
 from ..wire.parts import PARTS_RECORD
 from ..wire.records import decode_all
 from ..wire.requests import COUNTED, HOSTED, LABEL_RECORD, SECURE_RECORD, Refusal, Request
@@ -43,6 +44,8 @@ VECTOR = "fedau-secure.vector"
 REPORT = "report-clipping"
 APP_FAILED = "the app of this node failed; the node's own log says why"
 """All that leaves of an error in the app, whose words could hold anything."""
+NUMPY_CLIENT = "KeyError: 'fitins.parameters'"
+"""What leaves of the one that a `NumPyClient` has when it is asked in other records."""
 
 
 class SecureSumMod:
@@ -245,9 +248,10 @@ def _without_words(message: Message, context: Context, call_next: CallNext) -> M
     )
     try:
         reply = call_next(message, context)
-    except Exception:  # Flower would send its words
+    except Exception as error:  # Flower would send its words
         log.exception("The app raised an exception.")
-        return Message(Error(failed, APP_FAILED), reply_to=message)
+        own = NUMPY_CLIENT if isinstance(error, KeyError) and is_numpy_client(repr(error)) else ""
+        return Message(Error(failed, own or APP_FAILED), reply_to=message)
     if not reply.has_error():
         return reply
     log.error("The app answered with an error: %s", reply.error.reason)
