@@ -11,10 +11,7 @@ from ..files import open_handle
 from ..privacy.budget import PrivacyBudget
 from ..wire.requests import Refusal
 from .policy import EPSILON, NodePolicy
-from .state_directory import StateDirectory, state_directory
-
-_ALL = "all.budget"
-"""A folder for all trainings together, which are about the same data."""
+from .state_directory import BUDGET, SPENT, StateDirectory, state_directory
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +34,17 @@ class OwnBudget:
     def check(self, noise_multiplier: float) -> None:
         """Refuse a round that would exceed the budget."""
         if self.directory is not None:
-            with self.directory.locked(_ALL):
+            with self.directory.locked(BUDGET):
                 self._checked(self.directory, noise_multiplier)
 
     def charge(self, noise_multiplier: float) -> None:
         """Account for a vector that is about to leave, or refuse to send it."""
         if self.directory is not None:
-            with self.directory.locked(_ALL):
+            with self.directory.locked(BUDGET):
                 self._checked(self.directory, noise_multiplier).charge(noise_multiplier)
 
     def _checked(self, directory: StateDirectory, noise_multiplier: float) -> PrivacyBudget:
-        path = directory.folder(_ALL) / "spent"
+        path = directory.folder(BUDGET) / SPENT
         try:
             os.close(open_handle(path, os.O_RDWR))
             budget = PrivacyBudget(self.policy.epsilon, self.policy.delta, journal=path)

@@ -154,7 +154,7 @@ class Preparation:
         every client would have to refuse, and none be left to bring it back. `size` is that of the
         vector, `survivors` has the fewest clients whose sum each client helps to unmask.
         """
-        if self.grid is None or self.norm is None or self.bit_std is None:
+        if self.grid is None or self.norm is None or self.bit_std is None or not self.noise_std:
             return self
         multiplier, step = self.noise_std / self.norm, self.grid.step
         least, most = (sqrt(max(1, of(survivors) - self.colluding)) for of in (min, max))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import os
 import zipfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -35,6 +36,8 @@ from .store import ContextStore, Store, Version, flattened, versions_from_json, 
 
 STATE = "state.json"
 ANSWERED = "answered"
+BUDGET, SPENT = "all.budget", "spent"
+"""The folder for all trainings together, which are about the same data, and its book."""
 STATE_DIR = "fedau-state-dir"
 _UNREADABLE = (StateError, OSError, UnicodeDecodeError)
 
@@ -215,3 +218,7 @@ def describe(root: Path) -> Iterator[str]:
                 f"weight {state.weight:.6g} from {state.intervals} closed intervals and "
                 f"{state.elapsed} rounds since the last{holding}."
             )
+    for path in sorted(root.glob(f"{BUDGET}/*/{SPENT}")):
+        charged = Counter(path.read_text(encoding="ascii", errors="replace").split())
+        noise = ", ".join(f"{z} ({count} times)" for z, count in charged.items()) or "none"
+        yield f"all trainings, client {path.parent.name}: spent noise multipliers {noise}."

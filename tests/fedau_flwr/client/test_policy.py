@@ -24,6 +24,7 @@ from fedau_flwr.client import guard
 from fedau_flwr.client.apps import running_app
 from fedau_flwr.client.policy import NodePolicy
 from fedau_flwr.client.preparation import PREPARATION, Preparation
+from fedau_flwr.client.state_directory import describe
 from fedau_flwr.secure import Exchange, FixedPoint
 from fedau_flwr.secure.mod import APP_FAILED, RECORD
 from fedau_flwr.testing.in_process_grid import InProcessGrid
@@ -250,6 +251,9 @@ def test_a_client_stops_when_its_own_budget_is_spent(tmp_path):
     (book,) = (tmp_path / "all.budget" / "client-0").glob("spent")
     assert book.read_text() == "2.0\n2.0\n"
     assert book.stat().st_mode & 0o777 == 0o600
+    assert "all trainings, client client-0: spent noise multipliers 2.0 (2 times)." in describe(
+        tmp_path
+    )
 
 
 def test_a_budget_needs_noise_of_the_clients_own(tmp_path):
