@@ -21,7 +21,7 @@ from simulations.tasks.arrays import default_data_dir
 
 __all__ = ["ConfigError", "RunConfig", "key_of"]
 
-AUTHORS = "authors"
+AUTHORS, FEDAWE = "authors", "fedawe"
 LEAST_SECURE = 3
 """The fewest SuperNodes with which a secure sum hides anything."""
 
@@ -58,7 +58,7 @@ _RULES: Mapping[str, tuple[Callable[[Any], object], str]] = {
     "in [0, 1)": (lambda v: 0 <= v < 1, "reply_loss"),
     "one of per-image, per-batch": (lambda v: v in ("per-image", "per-batch"), "augmentation"),
     "one of per-round, continued": (lambda v: v in ("per-round", "continued"), "batches"),
-    f"one of own, {AUTHORS}": (lambda v: v in ("own", AUTHORS), "draw"),
+    f"one of own, {AUTHORS}, {FEDAWE}": (lambda v: v in ("own", AUTHORS, FEDAWE), "draw"),
     "one of auto, native, torch": (lambda v: v in ("auto", "native", "torch"), "kernel"),
     "cpu, cuda, cuda:N or auto": (re.compile(r"auto|cpu|cuda(:\d+)?").fullmatch, "device"),
     "like phones:1200,tablets:80": (lambda v: not v or re.fullmatch(_GROUPS, v), "groups"),
@@ -95,7 +95,9 @@ class RunConfig:
                                     "paper has 0.02.")  # fmt: skip
     draw: str = _key("own", "Who holds which samples and how often each client comes, for a seed: "
                      "our own draw, or that of the paper's authors' program, whose bernoulli, "
-                     "markov and cyclic paths come with it.")  # fmt: skip
+                     "markov and cyclic paths come with it; fedawe is our own split with "
+                     "probabilities as in FedAWE's experiments, whatever the other "
+                     "participation keys say.")  # fmt: skip
     local_steps: int = _key(5, "Local SGD steps of a participant; the paper has 5.")
     batch_size: int = _key(16, "Mini-batch size; the paper has 16.")
     lr: float = _key(0.0, "Local step size; 0 is the paper's for this method and data set.")

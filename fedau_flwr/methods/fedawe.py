@@ -32,7 +32,7 @@ SHIFT = "shift"
 class OwnModelUpdate(Transform):
     """Trains from the client's own model; sends `x_i − x` and `(t − τ) Δ`."""
 
-    name = "own-model"
+    name = "fedawe"
     parts = (SHIFT, UPDATE)
     remembers = True
     recalled = ()

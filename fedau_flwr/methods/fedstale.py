@@ -28,7 +28,7 @@ class StaleUpdate(Transform):
 
     beta: float
 
-    name = "stale"
+    name = "fedstale"
     parts = (UPDATE, CHANGE)
     remembers = True
     recalled = (CHANGE,)

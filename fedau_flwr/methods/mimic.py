@@ -31,7 +31,7 @@ CORRECTION = "correction"
 class CorrectedUpdate(Transform):
     """Sends `c = Δ − Δ_last + D`, or `Δ` where the step `D` is not known."""
 
-    name = "corrected"
+    name = "mimic"
     remembers = True
     may_forget = True
 

@@ -20,6 +20,9 @@ class Pattern(Entry):
     simulated: ClassVar[bool] = True
     """Whether a simulation can play it."""
 
+    recorded: ClassVar[bool] = False
+    """Whether it comes from a file, whatever the clients' probabilities are."""
+
     needs_rounds: ClassVar[bool] = False
     """Whether it changes with the number of rounds, which then is the same in a resumed run."""
 

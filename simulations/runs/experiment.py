@@ -11,9 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedau_flwr.availability import Process, participation_probabilities
+from fedau_flwr.availability import (
+    Process,
+    participation_probabilities,
+    uniform_class_probabilities,
+)
 from fedau_flwr.weighting import Weighting
-from simulations.config import AUTHORS, ConfigError, RunConfig
+from simulations.config import AUTHORS, FEDAWE, ConfigError, RunConfig
 from simulations.registry import check
 from simulations.tasks import Arrays, Task
 from simulations.tasks.split import Split, dirichlet_split, even_split, given_split
@@ -85,13 +89,16 @@ def draw_population(
         )
     else:
         split = even_split(task, targets, num_clients=clients, seed=config.seed)
-    probabilities = participation_probabilities(
-        split.class_shares,
-        concentration=config.alpha_participation,
-        mean=config.mean_participation,
-        floor=config.min_participation,
-        seed=source,
-    )
+    if config.draw == FEDAWE:
+        probabilities = uniform_class_probabilities(split.class_shares, seed=config.seed)
+    else:
+        probabilities = participation_probabilities(
+            split.class_shares,
+            concentration=config.alpha_participation,
+            mean=config.mean_participation,
+            floor=config.min_participation,
+            seed=source,
+        )
     pattern = config.participation
     process = None if authors is None else pattern.authors_process(probabilities, authors)
     return split, probabilities, process

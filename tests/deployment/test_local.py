@@ -23,7 +23,8 @@ PROGRAM = (
     "from fedau_flwr.cli import main; main()"
 )
 SETTINGS = (
-    "num-server-rounds=1 dataset='synthetic:train=100:test=50' checkpoint-every=1 evaluate-every=1"
+    "num-server-rounds=1 dataset='synthetic:train=100:test=50' checkpoint-every=1 evaluate-every=1 "
+    "method='fedawe'"  # whose clients keep a model, and get one more message after a round
 )
 
 
@@ -110,6 +111,10 @@ def test_resume_goes_on_where_it_stopped(scenario: Scenario) -> None:
     for node in range(2):
         version = last_version(scenario.directory / f"node-{node}" / "state")
         assert (version.round, version.state.weight) == (2, 1.0)
+        # What came after round 1, before everything was stopped, and after round 2.
+        assert version.memory is not None
+        assert {*version.memory} == {"own"}
+        assert version.received is not None
 
 
 def test_metrics_are_there_for_a_dashboard(scenario: Scenario) -> None:

@@ -21,7 +21,17 @@ from flwr.client import NumPyClient
 from flwr.clientapp import ClientApp
 from flwr.common.constant import ErrorCode
 
-from fedau_flwr import MIFA, FedAU, FedAUMixin, FedAUMod, FedVARP
+from fedau_flwr import (
+    MIFA,
+    Amplified,
+    FedAU,
+    FedAUMixin,
+    FedAUMod,
+    FedAWE,
+    FedStale,
+    FedVARP,
+    MimiC,
+)
 from fedau_flwr.client.host import Host
 from fedau_flwr.client.participant import Participant
 from fedau_flwr.client.store import ContextStore
@@ -126,6 +136,10 @@ STRATEGIES = {
     "average participating": lambda **o: FedAU(CLIENTS, divisor="participants", **o),
     "MIFA": lambda **options: MIFA(CLIENTS, **options),
     "FedVARP": lambda **options: FedVARP(CLIENTS, **options),
+    "FedStale": lambda **options: FedStale(CLIENTS, **options),
+    "FedAWE": lambda **options: FedAWE(CLIENTS, **options),
+    "MimiC": lambda **options: MimiC(CLIENTS, **options),
+    "Amplified": lambda **options: Amplified(FedAU(CLIENTS, **options), period=3),
 }
 
 

@@ -230,7 +230,7 @@ def test_server_without_test_data_trains_all_the_same(config, tmp_path, caplog):
     assert "The model will not be evaluated" in caplog.text
 
 
-@pytest.mark.parametrize("method", ["fedavg", "mifa", "fedvarp", "average-participating"])
+@pytest.mark.parametrize("method", ["fedavg", "mifa", "fedstale", "fedawe", "mimic", "amplified"])
 def test_other_methods_run_too(config, tmp_path, method):
     two = replace(config, num_server_rounds=2, method=method)
     run = run_deployment(federation(two, tmp_path), two)

@@ -96,6 +96,13 @@ def test_resume_after_a_crash_between_checkpoints(runs, method, per_node, tmp_pa
     assert_same(model_of(runs(method, per_node)), model_of(whole))
 
 
+def test_the_mean_of_all_models_can_be_evaluated_instead_of_fedawes_aggregate(runs, tmp_path):
+    aggregate = runs("fedawe", 0)
+    mean = run(tiny(tmp_path, "mean", method="fedawe:mean=true"))
+    assert_same(model_of(aggregate), model_of(mean))
+    assert reports(aggregate)[-1]["train_loss"] != reports(mean)[-1]["train_loss"]
+
+
 @pytest.mark.parametrize("method", ["fedawe", "mimic"])
 def test_lost_replies_and_deliveries_do_not_hurt_a_resume(method, tmp_path):
     settings = {"method": method, "reply_loss": 0.4, "clients_per_node": 1}
