@@ -9,7 +9,7 @@ from .methods.fedau import FedAU
 from .methods.fedvarp import FedVARP
 from .methods.mifa import MIFA
 from .methods.optimisers import FedAUAdagrad, FedAUAdam, FedAUAvgM, FedAUYogi
-from .privacy import AdaptiveNorm, GaussianPrivacy, PrivacyBudget
+from .privacy import AdaptiveNorm, GaussianPrivacy, MatrixPrivacy, PrivacyBudget
 from .secure import SecureSum, SecureSumMod
 from .server.loop import RoundLoop
 from .server.strategy import SumStrategy
@@ -36,6 +36,7 @@ __all__ = [
     "GaussianPrivacy",
     "InverseProbabilityWeighting",
     "Markov",
+    "MatrixPrivacy",
     "PrivacyBudget",
     "RoundLoop",
     "SecureSum",

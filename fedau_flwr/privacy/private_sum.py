@@ -11,6 +11,7 @@ from ..client.preparation import WITHIN, Preparation
 from ..server.summation import Round, Sum, Summation
 from ..wire.parts import SCALAR, Parts
 from .noise_stream import NoiseStream, guarded_std
+from .spent import log_spent
 
 if TYPE_CHECKING:
     from .gaussian import GaussianPrivacy
@@ -27,6 +28,7 @@ class PrivateSum(Summation):
         self.inner = summation
         self.privacy = privacy
         self.secure = summation.secure
+        self.separation = privacy.separation
         self.scalars = (*summation.scalars, *((WITHIN,) if privacy.adaptive else ()))
 
     def __repr__(self) -> str:
@@ -49,12 +51,16 @@ class PrivateSum(Summation):
         """Add up, with noise; account for it before anybody sees the sum."""
         result = self.inner.close(this, replies)
         if result.parts is None:
+            if self.privacy.budget is not None:
+                self.privacy.budget.pass_by(this.number)
             return result
         if not self.secure:
             result.parts = self._noisy(result.parts)
         bits = result.parts.pop(WITHIN, None)
         noisy = None if bits is None else float(bits[SCALAR])
-        self.privacy.released(noisy, len(result.clients))
+        self.privacy.released(noisy, len(result.clients), this.number)
+        if (budget := self.privacy.budget) is not None:
+            result.spent = log_spent(budget.report(), budget.epsilon, budget.delta)
         return result
 
     def _noisy(self, parts: Parts) -> Parts:

@@ -24,7 +24,7 @@ from flwr.serverapp.strategy import FedAvg, Result
 from .._log import log
 from ..arrays import Arrays, moved
 from ..client.transform import Transform
-from ..privacy.gaussian import GaussianPrivacy
+from ..privacy import GaussianPrivacy, MatrixPrivacy
 from ..wire.dialects import NUMPY_REQUEST, numbered
 from ..wire.parts import Layout, Parts
 from ..wire.records import decode_all, encode
@@ -64,9 +64,9 @@ class SumStrategy(FedAvg):
         `η`.
     summation : Summation | None (default: None)
         How contributions become a sum; plain addition by default.
-    privacy : GaussianPrivacy | None (default: None)
+    privacy : GaussianPrivacy | MatrixPrivacy | None (default: None)
         Clip contributions and put noise on their sum: the server's own, or under a secure
-        sum the clients'.
+        sum the clients'. The latter's noise is correlated over rounds, on plain sums only.
     roster : Roster | None (default: None)
         Which clients a node stands for, where that is known: ``grid.roster`` of an
         `AvailabilityGrid` or a `HostGrid`.
@@ -90,7 +90,7 @@ class SumStrategy(FedAvg):
         *,
         server_learning_rate: float = 1.0,
         summation: Summation | None = None,
-        privacy: GaussianPrivacy | None = None,
+        privacy: GaussianPrivacy | MatrixPrivacy | None = None,
         roster: Roster | None = None,
         numpy_clients: bool = False,
         round_timeout: float | None = None,
@@ -177,6 +177,7 @@ class SumStrategy(FedAvg):
         """Run `num_rounds` rounds; after `load_state_dict` they follow those of the checkpoint."""
         self._timeout = timeout
         self._offset = self.ledger.round
+        self.summation.check_rounds(self._offset + num_rounds)
         if (left := self.summation.rounds_left(num_rounds)) < num_rounds:
             log.warning("The privacy budget has room for %d of %d rounds.", left, num_rounds)
         grid = with_deadline(grid)
@@ -192,16 +193,18 @@ class SumStrategy(FedAvg):
         if not isinstance(transform := getattr(self, "transform", None), Transform):
             raise ValueError(f"transform is {transform!r}, but must be an instance of a Transform.")
         self.ledger.open(server_round + self._offset)
-        self._opened_at = time.monotonic()
-        self._names = list(arrays)
+        self._opened_at, self._names = time.monotonic(), list(arrays)
         if self.numpy_clients:
             arrays = ArrayRecord(numbered(arrays.values()))
         nodes: list[int] = []
-        if self.summation.rounds_left(1):
+        if (before := self.summation.asked_before(self.ledger.round)) is not None:
+            self.ledger.replay(before)
+        elif self.summation.rounds_left(1):
             nodes = self._present(grid, self.fraction_train, self.min_train_nodes)
         else:
             log.warning("The privacy budget is spent: nobody is asked in this round.")
-        asked = {node: here for node in nodes if (here := self.roster.clients(node))}
+        here, awake = self.roster.clients, self.summation.separation.awake
+        asked = {node: some for node in nodes if (some := awake(here(node), self.ledger))}
         scalars = (*self.transform.scalars, *self.summation.scalars)
         self._round = Round(
             number=self.ledger.round,
@@ -231,7 +234,8 @@ class SumStrategy(FedAvg):
         """Return what this round's message says to the clients of one node."""
         transform, weights = self.transform.to_text(), self.groups.weights()
         requests = [self.ledger.request(n, transform=transform, groups=weights) for n in clients]
-        return hosted_config(requests) if self.roster.hosting else {**requests[0].to_config()}
+        fields = hosted_config(requests) if self.roster.hosting else requests[0].to_config()
+        return fields | self.summation.separation.to_config()
 
     def _present(self, grid: Grid, fraction: float, least: int) -> list[int]:
         """Return the nodes to ask, from one snapshot of the grid."""
@@ -280,6 +284,7 @@ class SumStrategy(FedAvg):
         of them names the oldest, also after `load_state_dict`.
         """
         self.ledger.safe = server_round
+        self.summation.checkpointed(server_round)
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a checkpoint needs beside the model to go on as if it had not stopped."""
@@ -295,3 +300,4 @@ class SumStrategy(FedAvg):
         self.groups.load_state_dict(state["groups"])
         # A checkpoint of version 0.1 has what is private about a sum by another name.
         self.summation.load_state_dict(state.get("summation", state.get("privacy", {})))
+        self.ledger.resume_after(self.summation.last_release)

@@ -17,6 +17,7 @@ from flwr.app import Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 
 from .._log import log
+from ..client.separation import Separation
 from ..wire.parts import Layout, Parts, added_parts
 from .replies import Rejection, read_contribution, read_extras, read_hosted
 
@@ -47,18 +48,23 @@ class Sum:
     rejected: dict[int, str] = field(default_factory=dict)  # nodes whose replies are not, and why
     groups: list[str] = field(default_factory=list)  # of every accepted reply that named one
     metrics: list[RecordDict] = field(default_factory=list)  # that clients chose to report
+    spent: dict[str, float] = field(default_factory=dict)  # of a privacy budget, by name
 
     def mean_metrics(
         self, aggregate: Callable[[list[RecordDict], str], MetricRecord], weight_key: str
     ) -> MetricRecord | None:
-        """Return the plain mean of reported metrics, or what the user's function makes of them."""
+        """Return the plain mean of reported metrics, or what the user's function makes of them.
+
+        What is spent of a privacy budget is beside them.
+        """
         for record in self.metrics:
             record.metric_records["metrics"][weight_key] = 1.0
+        found = None
         try:
-            return aggregate(self.metrics, weight_key) if self.metrics else None
+            found = aggregate(self.metrics, weight_key) if self.metrics else None
         except (KeyError, TypeError, ValueError) as odd:
             log.warning("Reported metrics are ignored, since replies differ in them: %s.", odd)
-            return None
+        return MetricRecord({**(found or {}), **self.spent}) if self.spent else found
 
 
 class Summation(ABC):
@@ -70,6 +76,12 @@ class Summation(ABC):
     scalars: tuple[str, ...] = ()
     """Parts of one value that clients add to those of their method."""
 
+    separation = Separation()
+    """How often clients are to take part at most; those that would rest are not asked."""
+
+    last_release = 0
+    """The last round whose sum is on the disk: up to it nobody is asked again after a resume."""
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
 
@@ -80,6 +92,19 @@ class Summation(ABC):
     def rounds_left(self, wanted: int) -> int:
         """Return how many of the wanted rounds may still be run."""
         return wanted
+
+    def check_rounds(self, rounds: int) -> None:
+        """Refuse a training of so many rounds, if it cannot have them."""
+        del rounds
+
+    def asked_before(self, server_round: int) -> list[int] | None:
+        """Return who was asked in a round whose sum is on the disk, None if it is not."""
+        del server_round
+        return None
+
+    def checkpointed(self, server_round: int) -> None:
+        """Note that nobody will go back to a round before `server_round`."""
+        del server_round
 
     def open(self, this: Round, messages: list[Message]) -> list[Message]:
         """Prepare a round; returns the train messages that are to be sent."""
