@@ -53,6 +53,7 @@ class PrivateSum(Summation):
         if result.parts is None:
             if self.privacy.budget is not None:
                 self.privacy.budget.pass_by(this.number)
+                result.spent = self.privacy.budget.report()
             return result
         if not self.secure:
             result.parts = self._noisy(result.parts)

@@ -45,6 +45,7 @@ class Setting:
     augmentation: str = _named("augmentation")
     reply_loss: float = _named("reply loss")
     secure_sum: bool = _named("secure sum")
+    privacy: str = _named("privacy")
 
     @classmethod
     def of(cls, config: RunConfig) -> Setting:

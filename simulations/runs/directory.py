@@ -10,8 +10,8 @@
     the name of its own metric in place of accuracy), ``participants`` (mean
     number per round since the last object), ``counted`` (of these, those in the sum),
     ``round_seconds`` (median time of a round since the last object, evaluation left out),
-    ``seconds`` (of training and evaluation so far, over all attempts). What is not a finite number
-    is null.
+    ``seconds`` (of training and evaluation so far, over all attempts), with privacy ``epsilon``
+    (spent so far) and ``epsilon_renyi`` (Flower's bound). What is not a finite number is null.
 ``participation.npz``
     ``probability`` [N] (``p_n``), ``class_shares`` [N, C], ``sizes`` [N] (samples), ``counted``
     [N] (rounds in which a client was in the sum), ``participated`` [N]; the path itself is a
@@ -32,6 +32,9 @@
 ``checkpoint.npz``, ``states/``
     What ``resume`` needs; see `fedau_flwr.server.callbacks.checkpoints` and
     `simulations.nodes.client_states`.
+``spent.txt``, ``releases/``
+    Of a run with privacy: what was spent, or every noisy sum since the last checkpoint; see
+    `fedau_flwr.privacy.budget` and `fedau_flwr.privacy.releases`.
 ``log.txt``
     What the run logged. A file ``stop`` that anyone creates ends the run after the running round.
 """
