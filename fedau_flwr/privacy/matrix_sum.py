@@ -28,6 +28,7 @@ class MatrixSum(Summation):
 
     def __init__(self, summation: Summation, privacy: MatrixPrivacy) -> None:
         self.inner = summation
+        self.inner.norm = privacy.norm
         self.privacy = privacy
         self.scalars = summation.scalars
         self.separation = privacy.separation

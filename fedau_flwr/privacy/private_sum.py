@@ -43,6 +43,7 @@ class PrivateSum(Summation):
         preparation = Preparation(
             norm=self.privacy.norm, noise_std=self.privacy.sum_std, bit_std=self.privacy.bit_std
         )
+        self.inner.norm = self.privacy.norm
         for message in messages:
             preparation.announce(message.content)
         return self.inner.open(this, messages)

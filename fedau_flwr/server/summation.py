@@ -17,9 +17,14 @@ from flwr.app import Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 
 from .._log import log
+from ..client.preparation import WITHIN
 from ..client.separation import Separation
+from ..privacy.clipping import l2_norm
 from ..wire.parts import Layout, Parts, added_parts
 from .replies import Rejection, read_contribution, read_extras, read_hosted
+
+NORM_SLACK = 1e-5
+"""What adding up clipped contributions on a host may add to their norm."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,6 +83,9 @@ class Summation(ABC):
 
     separation = Separation()
     """How often clients are to take part at most; those that would rest are not asked."""
+
+    norm: float | None = None
+    """The largest L2 norm of a client's contribution, where contributions are clipped."""
 
     last_release = 0
     """The last round whose sum is on the disk: up to it nobody is asked again after a resume."""
@@ -138,6 +146,7 @@ class PlainSum(Summation):
                     raise Rejection("a second reply in the same round")
                 parts = read_contribution(reply, this.layout, this.example_key)
                 clients = read_hosted(reply, this.asked.get(node, []))
+                self._check_norm(parts, len(clients))
             except Rejection as rejection:
                 result.rejected[node] = str(rejection)
                 continue
@@ -153,6 +162,14 @@ class PlainSum(Summation):
             log.error("The sum of the contributions is not finite: the round counts nobody.")
             return Sum(rejected=result.rejected)
         return result
+
+    def _check_norm(self, parts: Parts, clients: int) -> None:
+        """Reject what no clipping made: the noise would not cover it."""
+        if self.norm is None:
+            return
+        values = [v for part, some in parts.items() if part != WITHIN for v in some.values()]
+        if (found := l2_norm(values)) > self.norm * clients * (1 + NORM_SLACK):
+            raise Rejection(f"a contribution of norm {found:.6g}, above the norm {self.norm:.6g}")
 
 
 def _place(this: Round, reply: Message) -> tuple[int, float, str]:

@@ -198,6 +198,19 @@ def test_all_parts_share_one_norm(tmp_path):
     assert strategy.sums["count"][""].shape == ()
 
 
+@pytest.mark.parametrize("huge", [1.001, 1e30])
+def test_what_was_not_clipped_is_not_counted(huge):
+    def unclipped(message, context, call_next):
+        reply = call_next(message, context)
+        if context.node_config["partition-id"] == 1:
+            reply.content["arrays"] = record(x=np.full(SIZE, huge / sqrt(SIZE), np.float32))
+        return reply
+
+    grid, strategy = make(mods=[unclipped, FedAUMod(UnitWeighting())])
+    grid.play(strategy, 1, record(**MODEL))
+    assert (strategy.last_round.counted, strategy.last_round.rejected) == (2, 1)
+
+
 # No sum is released twice.
 
 
