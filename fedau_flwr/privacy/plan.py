@@ -60,24 +60,23 @@ class NoisePlan:
         limits = self.separation.rounds, self.separation.limit
         return sensitivity(self.coefficients, rounds, *limits)
 
+    @cached_property
+    def inverse(self) -> Vector:
+        """The first column of C⁻¹."""
+        if isinstance(self.matrix, BufferedToeplitz):
+            return self.matrix.inverse(self.rounds)
+        return inverse(self.matrix, self.rounds)
+
     def relative_error(self) -> float:
         """Return the root mean square error of prefix sums, in that of independent noise."""
-        buffered = isinstance(self.matrix, BufferedToeplitz)
+        limits = self.separation.rounds, self.separation.limit
         return relative_error(
-            self.coefficients,
-            self.rounds,
-            self.separation.rounds,
-            self.separation.limit,
-            inverse_coefficients=self.matrix.inverse(self.rounds) if buffered else None,  # type: ignore[union-attr]
+            self.coefficients, self.rounds, *limits, inverse_coefficients=self.inverse
         )
 
     def error(self) -> float:
         """Return the root mean square error of prefix sums for unit noise z."""
-        if isinstance(self.matrix, BufferedToeplitz):
-            found = self.matrix.inverse(self.rounds)
-        else:
-            found = inverse(self.matrix, self.rounds)
-        return sqrt(float(np.mean(prefix_variances(found))))
+        return sqrt(float(np.mean(prefix_variances(self.inverse))))
 
     def bytes_per_value(self) -> int:
         """Return what the noise remembers of each value of the model."""

@@ -65,8 +65,7 @@ class SumStrategy(FedAvg):
     summation : Summation | None (default: None)
         How contributions become a sum; plain addition by default.
     privacy : GaussianPrivacy | MatrixPrivacy | None (default: None)
-        Clip contributions and put noise on their sum: the server's own, or under a secure
-        sum the clients'. The latter's noise is correlated over rounds, on plain sums only.
+        Clip contributions and put noise on their sum; under a secure sum it is the clients'.
     roster : Roster | None (default: None)
         Which clients a node stands for, where that is known: ``grid.roster`` of an
         `AvailabilityGrid` or a `HostGrid`.
@@ -123,11 +122,9 @@ class SumStrategy(FedAvg):
         self.groups = Groups({})
         self.ledger = Ledger()
         self.last_round: RoundReport | None = None
-        self._timeout = float(DEFAULT_TTL)
-        self._offset = 0
+        self._timeout, self._offset = float(DEFAULT_TTL), 0
         self._round: Round | None = None
-        self._names: list[str] = []
-        self._opened_at = 0.0
+        self._opened_at, self._names = 0.0, list[str]()
 
     @abstractmethod
     def step(self, model: Arrays, sums: Parts | None, participants: int) -> Arrays:
@@ -175,14 +172,14 @@ class SumStrategy(FedAvg):
         **kwargs: Any,
     ) -> Result:
         """Run `num_rounds` rounds; after `load_state_dict` they follow those of the checkpoint."""
-        self._timeout = timeout
-        self._offset = self.ledger.round
+        self._timeout, self._offset = timeout, self.ledger.round
         self.summation.check_rounds(self._offset + num_rounds)
         if (left := self.summation.rounds_left(num_rounds)) < num_rounds:
             log.warning("The privacy budget has room for %d of %d rounds.", left, num_rounds)
-        grid = with_deadline(grid)
         try:
-            return super().start(grid, initial_arrays, left, timeout, *args, **kwargs)
+            return super().start(
+                with_deadline(grid), initial_arrays, left, timeout, *args, **kwargs
+            )
         finally:
             self._offset = 0
 
