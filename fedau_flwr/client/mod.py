@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
@@ -26,6 +27,7 @@ from .participant import Participant
 from .policy import NodePolicy
 from .preparation import Preparation
 from .reporting import metrics_of, reported
+from .separation import Resting, Separation
 from .state_directory import open_store
 from .store import Store
 from .transform import Transform
@@ -47,7 +49,8 @@ class FedAUMod:
     Parameters
     ----------
     weighting : Weighting (default: FedAUWeighting())
-        `UnitWeighting()` and `InverseProbabilityWeighting(p)` are the alternatives.
+        `UnitWeighting()` and `InverseProbabilityWeighting(p)` are the alternatives. With a
+        separation b the default has the cutoff max(50, 4b).
     importance : float | Callable[[Context], float] (default: 1.0)
         This client's `q·N/Γ` in a weighted objective `Σ q_n F_n / Γ`, multiplied to the update.
     report : tuple[str, ...] (default: ())
@@ -56,6 +59,13 @@ class FedAUMod:
         Where the client keeps its state, if neither of the two places below will do.
     transforms : Iterable[type[Transform]] (default: ())
         The client halves of methods of your own, for strategies that name them.
+    separation : int (default: 1)
+        Take part at most once in so many rounds, over all attempts and restarts of a training;
+        rounds that were answered count, whether the server counted them or not. The node config
+        says the same as ``fedau-separation``, and a server that relies on it says so in its
+        messages: the largest number holds.
+    participations : int | None (default: None)
+        Take part at most so many times in a training; ``fedau-participations`` in the node config.
 
     Notes
     -----
@@ -74,17 +84,22 @@ class FedAUMod:
         report: tuple[str, ...] = (),
         store: Callable[[Context], Store] = open_store,
         transforms: Iterable[type[Transform]] = (),
+        separation: int = 1,
+        participations: int | None = None,
     ) -> None:
-        self._weighting = FedAUWeighting() if weighting is None else weighting
+        self._separation = Separation(separation, participations)
+        self._weighting = weighting
         self._importance = importance
         self._report = report
         self._store = store
         self._transforms = tuple(transforms)
-        if not isinstance(self._weighting, Weighting):
+        if weighting is not None and not isinstance(weighting, Weighting):
             raise ValueError(
                 f"weighting is {weighting!r}, but must be a weighting such as "
                 "FedAUWeighting(cutoff=50)."
             )
+        if weighting is not None:
+            self._separation.check_cutoff(weighting)
         if isinstance(report, str):
             raise ValueError(f"report is {report!r}, but must be a tuple of metric names.")
         if {"num-examples", "num_examples"} & {*report}:
@@ -174,7 +189,10 @@ class FedAUMod:
                 )
         request = Request.from_config(config)
         group = _group(request, context)
-        participant = Participant(self._store(context), self._weighting, self._transforms)
+        separation = Separation.from_config(config).with_own(self._separation)
+        separation = separation.with_own(Separation.from_config(context.node_config))
+        weighting = self._weighting or FedAUWeighting(separation.cutoff)
+        participant = Participant(self._store(context), weighting, self._transforms)
         if _weighting_now.get():
             raise Refusal(
                 "FedAUMod or FedAUMixin is applied twice to this client, so its update would be "
@@ -189,6 +207,7 @@ class FedAUMod:
                 importance=self._importance_in(context),
                 group=group,
                 preparation=Preparation.from_config(config),
+                separation=separation,
             )
         finally:
             _weighting_now.reset(token)
@@ -226,7 +245,7 @@ class _AppError(Exception):
 
 def refuse(message: Message, refusal: Refusal) -> Message:
     """Return the error reply for a message that a client will not answer."""
-    log.error("%s", refusal)
+    log.log(logging.DEBUG if isinstance(refusal, Resting) else logging.ERROR, "%s", refusal)
     error = Error(code=_flower.ErrorCode.MOD_FAILED_PRECONDITION, reason=str(refusal))
     return Message(error, reply_to=message)
 

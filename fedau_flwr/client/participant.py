@@ -19,7 +19,9 @@ from ..weight_state import StateError, WeightState
 from ..weighting import Weighting
 from ..wire.parts import Parts
 from ..wire.requests import COUNTED, UNWEIGHTED, Refusal, Request
+from .answered import Answers, model_digest
 from .preparation import Preparation
+from .separation import Separation
 from .store import Store, Version
 from .transform import Memory, Transform, Turn, named_transform
 
@@ -51,6 +53,7 @@ class Participant:
         importance: float = 1.0,
         group: str | None = None,
         preparation: Preparation | None = None,
+        separation: Separation | None = None,
     ) -> Parts:
         """Train, and return what this client adds to the sum; its state is stored by then.
 
@@ -58,6 +61,7 @@ class Participant:
         """
         transform = named_transform(request.transform, self.transforms)
         with self.store.locked(request.training):
+            answers = self._answers(request, separation) if separation else None
             versions = self._load(request.training)
             settled = settle(versions, request, self.weighting, transform)
             weight = settled.state.weight if group is None else request.groups[group]
@@ -73,6 +77,10 @@ class Participant:
             check_finite(parts)
             if preparation is not None:
                 parts = preparation.apply(parts, request)
+            if answers is not None:
+                masked = preparation is not None and preparation.grid is not None
+                answers = answers.added(request.round, model_digest(model) if masked else 0)
+                self.store.record(request.training, answers)
             pending = Version(
                 request.round,
                 request.attempt,
@@ -86,6 +94,16 @@ class Participant:
                 pending = replace(pending, memory=settled.memory, sent=sent)
             self.store.save(request.training, [*settled.kept, pending])
         return parts
+
+    def _answers(self, request: Request, separation: Separation) -> Answers:
+        """Return what was answered before, unless the client rests in this round."""
+        answers = self.store.answers(request.training)
+        separation.check(answers, request)
+        try:
+            separation.check_cutoff(self.weighting, warn=not answers.count)
+        except ValueError as error:
+            raise Refusal(str(error)) from None
+        return answers
 
     def _load(self, training: str) -> list[Version]:
         versions = self.store.load(training)

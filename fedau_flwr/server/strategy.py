@@ -15,7 +15,7 @@ from flwr.serverapp.strategy import Result
 from .._log import log
 from ..arrays import Arrays, moved
 from ..client.transform import Transform
-from ..privacy.gaussian import GaussianPrivacy
+from ..privacy import GaussianPrivacy, MatrixPrivacy
 from ..statistics import Statistics, named, stepped
 from ..wire.parts import Layout, Parts
 from ..wire.records import decode_all, encode
@@ -61,9 +61,8 @@ class SumStrategy(Delivering, EvaluatingStrategy):
         `η`.
     summation : Summation | None (default: None)
         How contributions become a sum; plain addition by default.
-    privacy : GaussianPrivacy | None (default: None)
-        Clip contributions and put noise on their sum: the server's own, or under a secure
-        sum the clients'.
+    privacy : GaussianPrivacy | MatrixPrivacy | None (default: None)
+        Clip contributions and put noise on their sum; under a secure sum it is the clients'.
     roster : Roster | None (default: None)
         Which clients a node stands for, where that is known: ``grid.roster`` of an
         `AvailabilityGrid` or a `HostGrid`.
@@ -92,7 +91,7 @@ class SumStrategy(Delivering, EvaluatingStrategy):
         *,
         server_learning_rate: float = 1.0,
         summation: Summation | None = None,
-        privacy: GaussianPrivacy | None = None,
+        privacy: GaussianPrivacy | MatrixPrivacy | None = None,
         roster: Roster | None = None,
         numpy_clients: bool = False,
         unweighted: Iterable[str] = (),
@@ -170,10 +169,11 @@ class SumStrategy(Delivering, EvaluatingStrategy):
     ) -> Result:
         """Run `num_rounds` rounds; after `load_state_dict` they follow those of the checkpoint."""
         self.timeout, self.offset, self._starting = timeout, self.ledger.round, True
+        self.summation.check_rounds(self.offset + num_rounds)
         if (left := self.summation.rounds_left(num_rounds)) < num_rounds:
             log.warning("The privacy budget has room for %d of %d rounds.", left, num_rounds)
-        grid = with_deadline(grid)
         try:
+            grid = with_deadline(grid)
             result = super().start(grid, initial_arrays, left, timeout, *args, **kwargs)
         finally:
             self.offset, self._starting = 0, False
@@ -192,11 +192,15 @@ class SumStrategy(Delivering, EvaluatingStrategy):
         model = decode_all(arrays)
         check_model(model)
         self._names, unweighted = list(model), self.statistics.positions(model)
-        asked: dict[int, list[int]] = {}
-        if self.summation.rounds_left(1):
+        separation, asked = self.summation.separation, dict[int, list[int]]()
+        if (before := self.summation.asked_before(self.ledger.round)) is not None:
+            self.ledger.replay(before)
+        elif self.summation.rounds_left(1):
             if self.fraction_train > 0:
                 self.asking.begin(grid, self.ledger.round, self.min_available_nodes)
-            asked = self.asking.choose(grid, self.roster, self.fraction_train, self.min_train_nodes)
+            here = self.asking.choose(grid, self.roster, self.fraction_train, self.min_train_nodes)
+            awake = {node: separation.awake(some, self.ledger) for node, some in here.items()}
+            asked = {node: some for node, some in awake.items() if some}
         else:
             log.warning("The privacy budget is spent: nobody is asked in this round.")
         scalars = (*self.transform.scalars, *self.summation.scalars)
@@ -217,9 +221,10 @@ class SumStrategy(Delivering, EvaluatingStrategy):
             groups=self.groups.weights(),
             unweighted=unweighted,
         )
+        rest = separation.to_config()
         self.deliveries.repeat(self, self._round, config)
         messages = [
-            self.message(node, MessageType.TRAIN, arrays, {**config, **say(clients)})
+            self.message(node, MessageType.TRAIN, arrays, {**config, **say(clients), **rest})
             for node, clients in asked.items()
         ]
         self._sent = self.summation.open(self._round, messages)
@@ -263,6 +268,7 @@ class SumStrategy(Delivering, EvaluatingStrategy):
         of them names the oldest, also after `load_state_dict`.
         """
         self.ledger.safe = server_round
+        self.summation.checkpointed(server_round)
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a checkpoint needs beside the model to go on as if it had not stopped."""
@@ -280,3 +286,4 @@ class SumStrategy(Delivering, EvaluatingStrategy):
         self.deliveries.load_state_dict(state.get("deliveries", {}))
         # A checkpoint of version 0.1 has what is private about a sum by another name.
         self.summation.load_state_dict(state.get("summation", state.get("privacy", {})))
+        self.ledger.resume_after(self.summation.last_release)

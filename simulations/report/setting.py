@@ -44,6 +44,7 @@ class Setting:
     batches: str = _named("batches")
     reply_loss: float = _named("reply loss")
     secure_sum: bool = _named("secure sum")
+    privacy: str = _named("privacy")
 
     @classmethod
     def of(cls, config: RunConfig) -> Self:

@@ -13,6 +13,7 @@ back to what they knew then.
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -70,7 +71,7 @@ def simulation_loop(
     record, times = ParticipationRecord(experiment, grid, run.raster_file), RoundTimes()
     progress = Progress(every=None, file=run.progress_file)
     return RoundLoop(
-        build_strategy(config, grid),
+        build_strategy(config, grid, run.path),
         grid,
         [
             *callbacks,
@@ -113,7 +114,7 @@ def deployment_loop(
         f"with `fedau resume {run.path}`",
     )
     return RoundLoop(
-        build_strategy(config),
+        build_strategy(config, directory=run.path),
         grid,
         [
             *callbacks,
@@ -148,15 +149,20 @@ def _open_test_set(config: RunConfig) -> Part | None:
         return None
 
 
-def build_strategy(config: RunConfig, grid: AvailabilityGrid | None = None) -> Strategy:
+def build_strategy(
+    config: RunConfig, grid: AvailabilityGrid | None = None, directory: Path | None = None
+) -> Strategy:
     """Return the strategy of a run over the nodes of `grid`, which must be known by now.
 
-    Without one it is for a real federation, whose loop waits for somebody to be there at all.
+    Without one it is for a real federation, whose loop waits for somebody to be there at all. What
+    privacy must not forget is kept in `directory`.
     """
     options: dict[str, Any] = {
         "num_clients": config.clients,
         "server_learning_rate": config.global_lr,
     }
+    if (privacy := config.protection.settings(config.rounds, directory)) is not None:
+        options["privacy"] = privacy
     timeout = TIMEOUT if grid else config.round_deadline
     if config.secure_sum:
         options["summation"] = SecureSum(
