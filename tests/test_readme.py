@@ -3,7 +3,6 @@
 import json
 import random
 import re
-import subprocess
 import sys
 import textwrap
 from dataclasses import replace
@@ -11,12 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from flwr.app import MetricRecord
+from flwr.app import Context, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg
 
 from fedau_flwr import FedAU
+from fedau_flwr.testing.in_process_grid import InProcessGrid
 from simulations.bench import settings
 from simulations.config import RunConfig
+from simulations.launch.superlink import SuperLink
 from tests.fedau_flwr.federation import Federation, record, towards, training_app, values
 
 ROOT = Path(__file__).parents[1]
@@ -49,20 +50,38 @@ def test_links_and_pictures_are_there(page):
 
 
 @pytest.mark.engine
-def test_the_example_runs_as_it_is_printed(tmp_path):
-    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    (tmp_path / "example.py").write_text(example)
-    result = subprocess.run(
-        [sys.executable, "example.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr
-    assert re.search(r"^FedAU is around 4\.4: all clients' mean is 4\.5", result.stdout, re.M)
-    assert "It prints 4.4 on our machine" in README
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [({}, "The model is around 4.4: all clients' mean is 4.5, the frequent ones' 2.0")],
+)
+def test_the_example_runs_as_it_is_printed(config, said, tmp_path):
+    """The README's command on a SuperLink of its own, so that nothing keeps running afterwards."""
+    assert "    flwr run simulations/examples/quickstart --stream\n" in README
+    assert said in README
+    with SuperLink(tmp_path, simulation=True) as superlink:
+        run = superlink.run_app(
+            ROOT / "simulations" / "examples" / "quickstart",
+            config,
+            log=tmp_path / "log",
+            engine={"num-supernodes": 10},
+        )
+        assert run.wait_finished(timeout=300) == "finished:completed"
+        assert f"{said}\n" in run.output()
+
+
+def test_the_quickstart_without_the_engine(capsys):
+    """With equal weights it is plain averaging, and ends where the README says."""
+    sys.path.insert(0, str(ROOT / "simulations" / "examples" / "quickstart"))
+    try:
+        from quickstart import client_app, server_app
+    finally:
+        sys.path.pop(0)
+    for weighting, end in (("fedau", "4.4"), ("equal", "2.4")):
+        config = {"num-server-rounds": 100, "weighting": weighting}
+        grid = InProcessGrid(client_app.app, 10, config)
+        server_app.app(grid, Context(1, 1, {}, RecordDict(), config))
+        assert f"The model is around {end}: " in capsys.readouterr().out
+        assert f"{end}" in README
 
 
 class Seeded(Federation):
