@@ -12,6 +12,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricReco
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result
 
+from .. import _flower
 from .._log import log
 from ..arrays import Arrays, moved
 from ..client.transform import Transform
@@ -102,6 +103,7 @@ class SumStrategy(EvaluatingStrategy):
         positive = {"server_learning_rate": server_learning_rate, "round_timeout": round_timeout}
         kinds = {"summation": summation, "privacy": privacy, "roster": roster}
         check_settings(type(self), positive, kinds, options)
+        _flower.note_version()
         super().__init__(Asking(num_clients), roster or Roster(), numpy_clients, **options)
         self.num_clients = num_clients
         self.server_learning_rate = server_learning_rate

@@ -47,7 +47,7 @@ def train(message: Message, context: Context) -> Message:
     """Train the adapters on local data."""
     model = loaded(message).train()
     words, labels = samples(int(context.node_config["partition-id"]))
-    optimiser = torch.optim.AdamW(model.parameters(), lr=0.01)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=0.05)
     for _ in range(3):
         optimiser.zero_grad()
         loss = model(input_ids=words, labels=labels).loss

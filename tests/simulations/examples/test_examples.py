@@ -1,6 +1,7 @@
 """Apps of several frameworks with the two lines in them, on real ClientApps and ServerApps."""
 
 import importlib
+import importlib.util
 import re
 from pathlib import Path
 
@@ -22,13 +23,30 @@ PAGE = (FOLDER / "README.md").read_text(encoding="utf-8")
 
 def run(name, rounds):
     """Run an example's ServerApp against its ClientApp; return what it kept."""
-    pytest.importorskip(NEEDS[name], reason=f"{NEEDS[name]} is not installed: `make examples` does")
-    example = importlib.import_module(f"simulations.examples.{name}")
+    try:
+        example = importlib.import_module(f"simulations.examples.{name}")
+    except ImportError as error:
+        pytest.skip(f"{NEEDS[name]} cannot be imported; `make examples` installs it ({error})")
     config = {"clients": 4, "num-server-rounds": rounds}
     context = Context(1, 1, {}, RecordDict(), config)
     grid = InProcessGrid(example.client, 4, config)
     example.server(grid, context)
     return context.state
+
+
+@pytest.fixture(autouse=True)
+def only_what_can_be_loaded(monkeypatch):
+    """Transformers loads a torchvision that is there, also one that does not fit the torch."""
+    try:
+        importlib.import_module("torchvision")
+    except (ImportError, RuntimeError):
+        found = importlib.util.find_spec
+        hidden = "torchvision"
+        monkeypatch.setattr(
+            importlib.util,
+            "find_spec",
+            lambda name, *more: None if name.startswith(hidden) else found(name, *more),
+        )
 
 
 @pytest.mark.parametrize(
@@ -37,7 +55,7 @@ def run(name, rounds):
         ("pytorch_batch_norm", 6, "accuracy", 0.75, 1.0),
         ("scikit_learn", 10, "accuracy", 0.85, 1.0),
         ("jax_regression", 10, "loss", 0.0, 0.05),
-        ("huggingface_lora", 3, "loss", 0.0, 0.75),
+        ("huggingface_lora", 10, "loss", 0.0, 0.6),
     ],
 )
 def test_an_example_learns(name, rounds, metric, least, most):
