@@ -17,7 +17,6 @@ from fedau_flwr import FedAU
 from fedau_flwr.testing.in_process_grid import InProcessGrid
 from simulations.bench import settings
 from simulations.config import RunConfig
-from simulations.launch.superlink import SuperLink
 from tests.fedau_flwr.federation import Federation, record, towards, training_app, values
 
 ROOT = Path(__file__).parents[1]
@@ -47,26 +46,6 @@ def test_links_and_pictures_are_there(page):
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
         if "://" not in target:
             assert (page.parent / target).exists(), target
-
-
-@pytest.mark.engine
-@pytest.mark.parametrize(
-    ("config", "said"),
-    [({}, "The model is around 4.4: all clients' mean is 4.5, the frequent ones' 2.0")],
-)
-def test_the_example_runs_as_it_is_printed(config, said, tmp_path):
-    """The README's command on a SuperLink of its own, so that nothing keeps running afterwards."""
-    assert "    flwr run simulations/examples/quickstart --stream\n" in README
-    assert said in README
-    with SuperLink(tmp_path, simulation=True) as superlink:
-        run = superlink.run_app(
-            ROOT / "simulations" / "examples" / "quickstart",
-            config,
-            log=tmp_path / "log",
-            engine={"num-supernodes": 10},
-        )
-        assert run.wait_finished(timeout=300) == "finished:completed"
-        assert f"{said}\n" in run.output()
 
 
 def test_the_quickstart_without_the_engine(capsys):
