@@ -120,7 +120,6 @@ class SumStrategy(EvaluatingStrategy):
         self._sent: list[Message] = []
         self._names: list[str] = []
         self._opened_at = 0.0
-        self._starting = False
 
     @abstractmethod
     def step(self, model: Arrays, sums: Parts | None, participants: int) -> Arrays:
@@ -169,14 +168,14 @@ class SumStrategy(EvaluatingStrategy):
         **kwargs: Any,
     ) -> Result:
         """Run `num_rounds` rounds; after `load_state_dict` they follow those of the checkpoint."""
-        self.timeout, self.offset, self._starting = timeout, self.ledger.round, True
+        self.timeout, self.offset = timeout, self.ledger.round
         if (left := self.summation.rounds_left(num_rounds)) < num_rounds:
             log.warning("The privacy budget has room for %d of %d rounds.", left, num_rounds)
         grid = with_deadline(grid)
         try:
             result = super().start(grid, initial_arrays, left, timeout, *args, **kwargs)
         finally:
-            self.offset, self._starting = 0, False
+            self.offset = 0
         self.outcome.finish()
         return result
 
@@ -246,9 +245,7 @@ class SumStrategy(EvaluatingStrategy):
         self.outcome.note(self.last_round, result.rejected)
         if not self.roster.hosting:
             self.asking.compare(len(self.ledger.counted))
-            silent = not (result.metrics or self.summation.secure)
-            off = self._starting and not self.fraction_evaluate
-            self.outcome.hint(metrics=not silent, evaluation=not off)
+            self.outcome.hint(metrics=bool(result.metrics) or self.summation.secure)
         model = stepped(self.step, this.layout, result.parts, len(result.clients))
         metrics = result.mean_metrics(self.train_metrics_aggr_fn, self.weighted_by_key)
         return encode(dict(zip(self._names, model.values(), strict=True))), metrics
