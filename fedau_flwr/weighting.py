@@ -21,6 +21,10 @@ from .weight_state import StateError, WeightState, WeightStates
 class Weighting(ABC):
     """How a client turns its participation history into its weight."""
 
+    def __repr__(self) -> str:
+        """Name the weighting and its parameters: a state is not gone on with under another name."""
+        return f"{type(self).__name__}()"
+
     @abstractmethod
     def initial(self) -> WeightState:
         """Return the state before the first round."""

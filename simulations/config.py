@@ -172,7 +172,7 @@ class RunConfig:
                "none or gaussian with secure-sum: there the noise comes from the clients and "
                "cannot be correlated over rounds")  # fmt: skip
         apart, weighting = self.protection.apart, method.learned_weighting()
-        cutoff = weighting.cutoff if weighting and weighting.cutoff else math.inf
+        cutoff = getattr(weighting, "cutoff", None) or math.inf
         yield ("method", cutoff > apart.rounds or apart.rounds == 1,
                f"one with a cutoff above {apart.rounds}, the separation of a client's rounds, and "
                f"better {apart.cutoff}: {name}:{apart.cutoff}")  # fmt: skip

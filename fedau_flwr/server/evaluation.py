@@ -17,6 +17,7 @@ from flwr.app import (
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 
+from .._log import log
 from ..wire.dialects import in_numpy_records, with_metrics
 from .asking import Asking
 from .roster import Roster
@@ -49,6 +50,7 @@ class EvaluatingStrategy(FedAvg):
         self.roster = roster
         self.numpy_clients = numpy_clients
         self.timeout = float(DEFAULT_TTL)
+        self._told = False
         self.offset = 0  # rounds before the first that Flower's `start` counts
 
     @property
@@ -67,6 +69,12 @@ class EvaluatingStrategy(FedAvg):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
         """Configure federated evaluation, from one snapshot of the nodes."""
+        if self.fraction_evaluate == 0.0 and not self._told:
+            self._told = True
+            log.info(
+                "Federated evaluation is off: fraction_evaluate=1.0 turns it on, and clients then "
+                "send the metrics and the example count of their evaluate function in clear."
+            )
         fraction, least = self.fraction_evaluate, self.min_evaluate_nodes
         nodes = self.asking.choose(grid, self.roster, fraction, least)
         fields = {**config, "server-round": server_round + self.offset}

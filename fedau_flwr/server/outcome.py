@@ -38,8 +38,8 @@ class Outcome:
             log.warning("%s counted nobody, although nodes were asked: %s.", rounds, self._why())
             self._told = True
 
-    def hint(self, *, metrics: bool, evaluation: bool) -> None:
-        """Say after the first round that counts somebody what does not come by itself."""
+    def hint(self, *, metrics: bool) -> None:
+        """Say after the first round that counts somebody that metrics do not come by themselves."""
         if self._hinted or not self.counted:
             return
         self._hinted = True
@@ -47,11 +47,6 @@ class Outcome:
             log.info(
                 "No client sent a metric: those that may leave it are named at the client, as in "
                 'FedAUMod(report=("train_loss",)), and its log says which there are.'
-            )
-        if not evaluation:
-            log.info(
-                "Federated evaluation is off: fraction_evaluate=1.0 turns it on, and clients then "
-                "send the metrics and the example count of their evaluate function in clear."
             )
 
     def finish(self) -> None:

@@ -50,7 +50,7 @@ def _hint(said: str) -> str | None:
         return "it is a NumPyClient, and the strategy needs numpy_clients=True"
     if said in {"KeyError: 'arrays'", "KeyError: 'config'", "KeyError: arrays", "KeyError: config"}:
         return (
-            "the message does not have the record that the app reads: if it is an app of the "
-            "Message API, the strategy must not have numpy_clients=True"
+            "the message has not the record that the app reads: under SecureSum it needs "
+            "SecureSumMod, and an app of the Message API a strategy without numpy_clients=True"
         )
     return None

@@ -12,6 +12,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricReco
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result
 
+from .. import _flower
 from .._log import log
 from ..arrays import Arrays, moved
 from ..client.transform import Transform
@@ -102,6 +103,7 @@ class SumStrategy(Delivering, EvaluatingStrategy):
         positive = {"server_learning_rate": server_learning_rate, "round_timeout": round_timeout}
         kinds = {"summation": summation, "privacy": privacy, "roster": roster}
         check_settings(type(self), positive, kinds, options)
+        _flower.note_version()
         super().__init__(Asking(num_clients), roster or Roster(), numpy_clients, **options)
         self.num_clients = num_clients
         self.server_learning_rate = server_learning_rate
@@ -119,7 +121,6 @@ class SumStrategy(Delivering, EvaluatingStrategy):
         self._sent: list[Message] = []
         self._names: list[str] = []
         self._opened_at = 0.0
-        self._starting = False
 
     @abstractmethod
     def step(self, model: Arrays, sums: Parts | None, participants: int) -> Arrays:
@@ -168,7 +169,7 @@ class SumStrategy(Delivering, EvaluatingStrategy):
         **kwargs: Any,
     ) -> Result:
         """Run `num_rounds` rounds; after `load_state_dict` they follow those of the checkpoint."""
-        self.timeout, self.offset, self._starting = timeout, self.ledger.round, True
+        self.timeout, self.offset = timeout, self.ledger.round
         self.summation.check_rounds(self.offset + num_rounds)
         if (left := self.summation.rounds_left(num_rounds)) < num_rounds:
             log.warning("The privacy budget has room for %d of %d rounds.", left, num_rounds)
@@ -176,7 +177,7 @@ class SumStrategy(Delivering, EvaluatingStrategy):
             grid = with_deadline(grid)
             result = super().start(grid, initial_arrays, left, timeout, *args, **kwargs)
         finally:
-            self.offset, self._starting = 0, False
+            self.offset = 0
         self.outcome.finish()
         return result
 
@@ -252,9 +253,7 @@ class SumStrategy(Delivering, EvaluatingStrategy):
         self.outcome.note(self.last_round)
         if not self.roster.hosting:
             self.asking.compare(len(self.ledger.counted))
-            silent = not (result.metrics or self.summation.secure)
-            off = self._starting and not self.fraction_evaluate
-            self.outcome.hint(metrics=not silent, evaluation=not off)
+            self.outcome.hint(metrics=bool(result.metrics) or self.summation.secure)
         model = stepped(self.step, this.layout, result.parts, len(result.clients))
         self.deliveries.send(self, this, result.clients, model)
         metrics = result.mean_metrics(self.train_metrics_aggr_fn, self.weighted_by_key)

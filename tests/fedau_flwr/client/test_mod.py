@@ -11,7 +11,9 @@ from fedau_flwr import (
     InverseProbabilityWeighting,
     SecureSum,
     SecureSumMod,
+    UnitWeighting,
 )
+from fedau_flwr.weighting import Weighting
 from fedau_flwr.wire.requests import Request
 from tests.fedau_flwr.federation import Federation, record, towards, training_app, values
 
@@ -98,6 +100,16 @@ def test_going_on_with_another_weighting_is_refused():
                 f"The weighting is {weighting!r}, but this training's state was made with "
                 f"{FedAUWeighting(50)!r}: use that one, or remove the state."
             )
+
+
+def test_a_weighting_of_ones_own_needs_no_name():
+    class Own(UnitWeighting):
+        __repr__ = Weighting.__repr__
+
+    where = context()
+    for r in (3, 4):
+        asked = message(Request(r, "t1").to_config(), x=np.zeros(1))
+        assert not training_app(plus_one, [FedAUMod(Own())])(asked, where).has_error()
 
 
 def test_only_named_metrics_are_reported(caplog):

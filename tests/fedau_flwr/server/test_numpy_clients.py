@@ -94,4 +94,4 @@ def test_an_app_of_the_message_api_that_is_asked_as_numpy_clients_is_told(caplog
 
     grid = Federation(training_app(towards([1.0])), 1)
     grid.play(FedAU(1, numpy_clients=True), 1, record(x=np.zeros(1)))
-    assert "the strategy must not have numpy_clients=True" in caplog.text
+    assert "an app of the Message API a strategy without numpy_clients=True" in caplog.text

@@ -52,9 +52,9 @@ def in_ray(said, raised="it"):
         ("The train message has no 'fedau-run'.", "The train message has no 'fedau-run'"),
         (
             "<class 'KeyError'>:<''arrays''>",
-            "the message does not have the record that the app reads: if it is an app of the "
-            "Message API, the strategy must not have numpy_clients=True; its error is KeyError: "
-            "'arrays'",
+            "the message has not the record that the app reads: under SecureSum it needs "
+            "SecureSumMod, and an app of the Message API a strategy without numpy_clients=True; "
+            "its error is KeyError: 'arrays'",
         ),
         ("x" * 600, "x" * 500),
     ],

@@ -309,10 +309,12 @@ def test_min_available_nodes_waits(monkeypatch):
 
 
 def test_federated_evaluation_is_off_unless_asked_for(caplog):
+    caplog.set_level(logging.INFO, "flwr")
     grid = Federation(training_app(towards([0.0, 0.0])), 2)
     strategy = FedAU(num_clients=2)
-    assert strategy.configure_evaluate(1, record(x=f32(1)), ConfigRecord(), grid) == []
-    assert caplog.text == ""
+    for r in (1, 2):
+        assert strategy.configure_evaluate(r, record(x=f32(1)), ConfigRecord(), grid) == []
+    assert caplog.text.count("Federated evaluation is off: fraction_evaluate=1.0 turns it on") == 1
     on = FedAU(num_clients=2, fraction_evaluate=1.0)
     messages = on.configure_evaluate(1, record(x=f32(1)), ConfigRecord({"b": 1}), grid)
     assert [dict(m.content["config"]) for m in messages] == [{"b": 1, "server-round": 1}] * 2
