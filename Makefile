@@ -25,8 +25,8 @@ style: setup
 	$(BIN)/ruff check
 
 # Files are handed out in their order, the scenarios of real processes first: those mostly wait, so there
-# are two workers more than the two cores that CI has. Threads of torch in each would fight for the cores.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
+# is one worker more than the two cores that CI has. Threads of torch in each would fight for the cores.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 # Types are checked beside the tests, on a core that those leave idle while they wait. Either fails it.
 test: style
