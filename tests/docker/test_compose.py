@@ -29,16 +29,12 @@ from simulations.config import RUNS
 from tests.docker.compose import DOCKER, STACKS, VARIABLES, load_stack
 from tests.docker.schema import mistakes
 
-# The packages export functions under the names of these modules, hence no plain import.
 PARSERS = {
-    "flwr/superlink": import_module(
-        "flwr.superlink.cli.flower_superlink"
-    )._parse_args_run_superlink,
-    "flwr/supernode": import_module(
-        "flwr.supernode.cli.flower_supernode"
-    )._parse_args_run_supernode,
-    "fedau-flwr": import_module("flwr.supercore.cli.flower_superexec")._parse_args,
+    "flwr/superlink": ("flwr.superlink.cli.flower_superlink", "_parse_args_run_superlink"),
+    "flwr/supernode": ("flwr.supernode.cli.flower_supernode", "_parse_args_run_supernode"),
+    "fedau-flwr": ("flwr.supercore.cli.flower_superexec", "_parse_args"),
 }
+"""By image; they take long to import, which who only collects these tests need not do."""
 HOME = "/app"
 """Of the user that Flower's images run as."""
 
@@ -77,9 +73,16 @@ def keys(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
             yield from keys(inner, (*path, key))
 
 
+def parser_of(service: dict[str, Any]) -> argparse.ArgumentParser:
+    # The packages export functions under the names of these modules, hence no plain import.
+    module, name = PARSERS[service["image"].split(":")[0]]
+    parser: argparse.ArgumentParser = getattr(import_module(module), name)()
+    return parser
+
+
 def parse(service: dict[str, Any]) -> argparse.Namespace:
     """Parse a service's command as its program would; a wrong flag ends in SystemExit."""
-    parser = PARSERS[service["image"].split(":")[0]]()
+    parser = parser_of(service)
     parser.allow_abbrev = False
     return parser.parse_args(service["command"])
 
@@ -108,7 +111,7 @@ def test_a_flag_that_does_not_exist_fails() -> None:
 @pytest.mark.parametrize("files", STACKS, ids="+".join)
 def test_no_flag_is_deprecated(files: tuple[str, ...]) -> None:
     for service in flower_services(files).values():
-        parser = PARSERS[service["image"].split(":")[0]]()
+        parser = parser_of(service)
         options = {option: action for action in parser._actions for option in action.option_strings}
         for argument in service["command"]:
             flag = argument.split("=")[0]

@@ -6,7 +6,6 @@ from simulations.tasks.cifar100 import CIFAR100
 from simulations.tasks.images import augmentation
 from simulations.tasks.images.augmentation import adjust_brightness, adjust_hue, augment
 from simulations.tasks.images.task import Augmentation
-from simulations.tasks.images.vision import transforms
 from simulations.tasks.svhn import SVHN
 from simulations.tasks.synthetic import Synthetic
 from tests.simulations.tasks.changed import changed
@@ -105,6 +104,9 @@ def test_the_synthetic_set_is_only_normalised():
 
 
 def test_brightness_and_hue_per_image_are_torchvisions():
+    # Slow to import, so not by all who only collect this test.
+    from simulations.tasks.images.vision import transforms
+
     batch = images(20)
     batch[0] = 77  # grey has no hue
     factors = torch.linspace(0.95, 1.05, 20)
