@@ -3,7 +3,8 @@
 Some methods need their participants to know what became of a round: FedAWE's take the new model
 over, MimiC's correct their next update by the step. Whoever was counted gets one more message, a
 train message with a mark, and confirms it. A delivery that is not confirmed is repeated before the
-client's next request, for as long as the server holds what it brings.
+client's next request, for as long as the server holds what it brings. Like a round, a delivery does
+not wait for replies beyond the round's deadline.
 """
 
 from __future__ import annotations
@@ -105,7 +106,9 @@ class Deliveries:
     def _confirmed(self, reply: Message, clients: list[int]) -> None:
         """Note who needs no repetition: it has the delivery, or says that it has no use for it."""
         if reply.has_error():
-            log.warning("A client did not take what comes after a round: %s", reply.error.reason)
+            # The words may be the client's own, of any length and with lines of their own.
+            said = " ".join((reply.error.reason or "an error without a reason").split())[:500]
+            log.warning("A client did not take what comes after a round: %s", said)
             done = clients
         else:
             try:
