@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 export FLWR_TELEMETRY_ENABLED := 0
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: setup lint test test-fast test-long test-deployment demo bench format clean
+.PHONY: setup lint browser test test-fast test-long test-deployment demo bench format clean
 
 setup: $(INSTALLED)
 
@@ -25,8 +25,16 @@ lint: setup
 # is one worker more than the two cores that CI has. Threads of torch in each would fight for the cores.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
-test: lint
+test: lint browser
 	$(PYTEST)
+
+# The page is tested in Chromium. Where it can be installed, it is; tests say so where there is none.
+browser:
+	@if ! { command -v chromium && command -v chromedriver; } >/dev/null && test "$$(id -u)" = 0 \
+	&& command -v apt-get >/dev/null; then \
+	echo "Installing chromium and chromium-driver for the tests of the page."; \
+	{ apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
+	chromium chromium-driver; } >/dev/null 2>&1 || echo "That failed: tests of the page are skipped."; fi
 
 # While working: all that starts neither SuperNodes nor Flower's simulation engine.
 test-fast: setup

@@ -8,6 +8,7 @@ by those alone who know the token that the command printed.
 
 from __future__ import annotations
 
+import base64
 import ipaddress
 import json
 import secrets
@@ -19,6 +20,9 @@ from socket import AF_INET6
 from threading import Lock
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
 
 from simulations.page import document
 from simulations.page.raster import raster_of
@@ -152,4 +156,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _json(value: Any) -> tuple[str, str]:
-    return "application/json", json.dumps(value, allow_nan=False)
+    return "application/json", json.dumps(value, allow_nan=False, default=_floats)
+
+
+def _floats(values: NDArray[Any]) -> str:
+    return base64.b64encode(np.asarray(values, "<f4").tobytes()).decode()

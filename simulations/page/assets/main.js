@@ -55,7 +55,9 @@ async function load() {
   if (id !== state.run) return;
   if (found) {
     details = found;
-    clients = Object.fromEntries(Object.entries(found.clients).map(([key, text]) => [key, floats(text)]));
+    // In a file, runs name the one that has the same numbers.
+    const own = (key, value) => (state.report && typeof value === "string" ? state.report.details[value].clients[key] : value);
+    clients = Object.fromEntries(Object.entries(found.clients).map(([key, value]) => [key, floats(own(key, value))]));
   }
   if (rounds?.clients) addRounds(rounds);
   if (raster.clients && (found || rounds)) orderClients(clients.probability);
