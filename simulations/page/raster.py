@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simulations.config import AUTHORS, RunConfig
+from simulations.config import AUTHORS, ConfigError, RunConfig
 from simulations.page.view import RunView
 from simulations.runs.experiment import open_experiment
 from simulations.runs.raster import COUNTED, RasterFile, pack
@@ -69,8 +69,17 @@ def _replayed(view: RunView) -> Raster | None:
         return None
     if not config.participation.simulated:
         return None
-    # All methods under one participation share its path.
-    common = replace(config, method="fedau", lr=0.0, server_lr=0.0, secure_sum=False, kernel="auto")
+    same: dict[str, Any] = {
+        "method": "fedau",
+        "lr": 0.0,
+        "server_lr": 0.0,
+        "secure_sum": False,
+        "kernel": "auto",
+    }
+    try:  # all methods under one participation share its path
+        common = replace(config, **same)
+    except ConfigError:
+        return None
     p, participated = (found[key] for key in ("probability", "participated"))
     if len(p) * config.rounds > _MOST_REPLAYED:
         return None

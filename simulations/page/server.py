@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import ipaddress
 import json
+import logging
 import secrets
 from collections.abc import Callable
 from http import HTTPStatus
@@ -28,6 +29,8 @@ from simulations.page import document
 from simulations.page.raster import raster_of
 from simulations.page.tree import Tree
 from simulations.page.view import RunView
+
+log = logging.getLogger("fedau.page")
 
 STOPPABLE = ("running", "starting")
 
@@ -100,6 +103,10 @@ class _Handler(BaseHTTPRequestHandler):
                 kind, text = route()
         except _Refusal as refusal:
             status, kind, text = refusal.status, "text/plain", str(refusal)
+        except Exception as error:  # of one run's files; the others are still worth showing
+            log.exception("A request for %s failed.", urlsplit(self.path).path)
+            status, kind = HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain"
+            text = f"The server failed: {type(error).__name__}: {error}"
         body = text.encode()
         self.send_response(status)
         for name, value in (
