@@ -1,6 +1,7 @@
 """A headless Chromium, driven by the WebDriver protocol: what tests of the page need."""
 
 import base64
+import os
 import shutil
 import subprocess
 import time
@@ -110,8 +111,10 @@ def browser(profile: Path) -> Iterator[Browser]:
     """Start a browser whose files are in `profile`, and end it."""
     port = free_port(0)
     with (profile / "driver.txt").open("w") as log:
+        # What a browser keeps of its user goes the same way.
+        home = dict.fromkeys(("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"), str(profile))
         driver = subprocess.Popen(
-            ["chromedriver", f"--port={port}"], stdout=log, stderr=log, env=None
+            ["chromedriver", f"--port={port}"], stdout=log, stderr=log, env=os.environ | home
         )
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False) as http:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,9 @@ SCRIPTS = (
 MOST_RASTERS, MOST_CELLS = 900_000, 500_000
 """Bytes of all rasters in a report, and cells of one: 250 clients in 2,000 rounds."""
 
-_DIGITS = 6
+_DIGITS = 5
+"""Of numbers in a report; a page that is served has all."""
+
 _POLICY = "default-src 'none'; img-src data:; style-src {style}; script-src {script}; {more}"
 SERVED_POLICY = _POLICY.format(
     style="'self'",
@@ -52,10 +55,13 @@ def script() -> str:
     return '"use strict";\n(() => {\n' + "\n".join(texts) + "\n})();\n"
 
 
-def write_report(directory: Path, out: Path) -> Path:
-    """Write the runs below `directory` as one file that opens from disk, and return its path."""
-    tree = Tree(directory)
-    changes = tree.changes()
+def write_report(directory: Path, out: Path, *, only: Iterable[str] | None = None) -> Path:
+    """Write the runs below `directory` as one file that opens from disk, and return its path.
+
+    With `only` these alone, given by their paths from there.
+    """
+    tree = Tree(directory, only=only)
+    changes = {**tree.changes(), "name": out.parent.name if only else tree.name}
     if not tree.views:
         raise ConfigError(f"DIR is {str(directory)!r}, but must hold at least one run.")
     rasters, blocks = _rasters(tree.views, changes["panels"] or [])
@@ -63,7 +69,7 @@ def write_report(directory: Path, out: Path) -> Path:
         **changes,
         "rasters": rasters,
         "made": datetime.now().astimezone().isoformat(timespec="minutes"),
-        "details": {view.id: view.details() for view in tree.views.values()},
+        "details": _details(tree.views.values()),
     }
     blocks["data"] = _packed(json.dumps(_rounded(data), allow_nan=False).encode())
     page = html()
@@ -100,6 +106,8 @@ def _rasters(
     blocks: dict[str, str] = {}
     room = MOST_RASTERS
     for key in dict.fromkeys([*first, *views]):
+        if room < MOST_RASTERS // 20:
+            break
         if (found := raster_of(views[key], most=MOST_CELLS)) is None:
             continue
         head = json.dumps({**found.to_dict(), "packed": ""}).encode()
@@ -114,6 +122,18 @@ def _rasters(
     return rasters, blocks
 
 
+def _details(views: Iterable[RunView]) -> dict[str, Any]:
+    """Return the details of runs; what is the same in an earlier one, is that one's id."""
+    seen: dict[bytes, str] = {}
+    found = {}
+    for view in views:
+        found[view.id] = details = view.details()
+        for key, values in details["clients"].items():
+            owner = seen.setdefault(key.encode() + values.tobytes(), view.id)
+            details["clients"][key] = values.tolist() if owner == view.id else owner
+    return found
+
+
 def _packed(content: bytes) -> str:
     return base64.b64encode(zlib.compress(content, 9)).decode()
 
@@ -124,7 +144,7 @@ def _hashed(text: str) -> str:
 
 def _rounded(value: Any) -> Any:
     if isinstance(value, float):
-        return float(f"{value:.{_DIGITS}g}")
+        return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
     if isinstance(value, dict):
         return {key: _rounded(item) for key, item in value.items()}
     return [_rounded(item) for item in value] if isinstance(value, list) else value

@@ -7,12 +7,14 @@ probabilities, and it is shown if it comes to the participations that the run di
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simulations.config import AUTHORS, RunConfig
+from simulations.config import AUTHORS, ConfigError, RunConfig
 from simulations.page.view import RunView
 from simulations.runs.experiment import open_experiment
 from simulations.runs.raster import COUNTED, RasterFile, pack
@@ -61,22 +63,42 @@ def raster_of(view: RunView, after: int = 0, most: int = MOST_CELLS) -> Raster |
 
 
 def _replayed(view: RunView) -> Raster | None:
-    """Return the path up to where its sums are those that the run wrote down, if there is such."""
     config: RunConfig | None = view.config
     found = view.arrays(view.run.participation_file)
     if config is None or not {"probability", "participated"} <= found.keys():
         return None
-    p, participated = found["probability"], found["participated"]
-    if not config.participation.simulated or len(p) * config.rounds > _MOST_REPLAYED:
+    if not config.participation.simulated:
         return None
+    same: dict[str, Any] = {
+        "method": "fedau",
+        "lr": 0.0,
+        "server_lr": 0.0,
+        "secure_sum": False,
+        "kernel": "auto",
+    }
+    try:  # all methods under one participation share its path
+        common = replace(config, **same)
+    except ConfigError:
+        return None
+    p, participated = (found[key] for key in ("probability", "participated"))
+    if len(p) * config.rounds > _MOST_REPLAYED:
+        return None
+    return _path(common, tuple(p.tolist()), tuple(participated.tolist()))
+
+
+@lru_cache(maxsize=16)
+def _path(config: RunConfig, p: tuple[float, ...], participated: tuple[int, ...]) -> Raster | None:
+    """Return the path up to where its sums are those that the run wrote down, if there is such."""
     try:
-        if config.draw == AUTHORS:  # their path follows from the data as well
+        if config.draw == AUTHORS:  # theirs follows from the data as well
             process = open_experiment(config).process
         else:
-            process = config.participation.process(p, seed=config.seed, rounds=config.rounds)
+            process = config.participation.process(
+                np.array(p), seed=config.seed, rounds=config.rounds
+            )
     except (ValueError, OSError):  # data or a trace that are elsewhere
         return None
-    total, wanted = np.zeros(len(p), np.int64), int(participated.sum())
+    total, wanted = np.zeros(len(p), np.int64), sum(participated)
     rows: list[NDArray[np.bool_]] = []
     while int(total.sum()) < wanted and len(rows) < config.rounds:
         active = process.active(len(rows))

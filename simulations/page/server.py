@@ -8,8 +8,10 @@ by those alone who know the token that the command printed.
 
 from __future__ import annotations
 
+import base64
 import ipaddress
 import json
+import logging
 import secrets
 from collections.abc import Callable
 from http import HTTPStatus
@@ -20,10 +22,15 @@ from threading import Lock
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import numpy as np
+from numpy.typing import NDArray
+
 from simulations.page import document
 from simulations.page.raster import raster_of
 from simulations.page.tree import Tree
 from simulations.page.view import RunView
+
+log = logging.getLogger("fedau.page")
 
 STOPPABLE = ("running", "starting")
 
@@ -96,6 +103,10 @@ class _Handler(BaseHTTPRequestHandler):
                 kind, text = route()
         except _Refusal as refusal:
             status, kind, text = refusal.status, "text/plain", str(refusal)
+        except Exception as error:  # of one run's files; the others are still worth showing
+            log.exception("A request for %s failed.", urlsplit(self.path).path)
+            status, kind = HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain"
+            text = f"The server failed: {type(error).__name__}: {error}"
         body = text.encode()
         self.send_response(status)
         for name, value in (
@@ -152,4 +163,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _json(value: Any) -> tuple[str, str]:
-    return "application/json", json.dumps(value, allow_nan=False)
+    return "application/json", json.dumps(value, allow_nan=False, default=_floats)
+
+
+def _floats(values: NDArray[Any]) -> str:
+    return base64.b64encode(np.asarray(values, "<f4").tobytes()).decode()

@@ -16,10 +16,12 @@ LOOK_SECONDS = 3.0
 
 
 class Tree:
-    """The runs below `root`, at any depth, by their ids: paths from there."""
+    """The runs below `root`, at any depth, or `only` some, by their ids: paths from there."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, only: Iterable[str] | None = None) -> None:
         self.root = root.resolve()
+        self.name = self.root.name or str(self.root)
+        self._only = None if only is None else {*only}
         self.views: dict[str, RunView] = {}
         self.version = 0
         self._looked = 0.0
@@ -29,6 +31,8 @@ class Tree:
         """Read what is new."""
         if time.monotonic() - self._looked >= LOOK_SECONDS:
             paths = {path.relative_to(self.root).as_posix(): path for path in run_paths(self.root)}
+            if self._only is not None:
+                paths = {key: path for key, path in paths.items() if key in self._only}
             if paths.keys() != self.views.keys():
                 self.version += 1
             self.views = {
@@ -46,7 +50,7 @@ class Tree:
         self.refresh()
         views = self.views
         return {
-            "name": self.root.name or str(self.root),
+            "name": self.name,
             "version": self.version,
             "now": time.time(),
             "ids": list(views),

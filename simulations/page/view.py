@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -139,11 +138,14 @@ class RunView:
         )
 
     def details(self) -> dict[str, Any]:
-        """Return what the page shows of a run that was chosen, but for its raster."""
+        """Return what the page shows of a run that was chosen, but for its raster.
+
+        The numbers of its clients are arrays.
+        """
         found = self.arrays(self.run.participation_file)
         entries = self.reader.lines(self.run.metrics_file)
         rounds = self.reader.lines(self.run.rounds_file)
-        names: list[str] = ["probability", "weight", "counted"]
+        names: list[str] = ["probability", "weight"]
         clients = {key: found[key] for key in names if key in found}
         if (accuracy := self.client_accuracy(entries)) is not None:
             clients["accuracy"] = accuracy
@@ -152,18 +154,13 @@ class RunView:
         return {
             "id": self.id,
             "version": self.version,
-            "clients": {key: encoded(values) for key, values in clients.items()},
+            "clients": clients,
             "learned": learned is not None,
             "cutoff": (getattr(learned, "cutoff", None) or 0) if plain else None,
             "settings": _shown_settings(self.config) if self.config else {},
             "nodes": self.reader.text(self.run.nodes_file).get("nodes", []),
             "protection": _columns(rounds),
         }
-
-
-def encoded(values: NDArray[Any]) -> str:
-    """Return numbers as the page reads them: base64 of 32-bit floats."""
-    return base64.b64encode(np.asarray(values, "<f4").tobytes()).decode()
 
 
 def _settings(config: RunConfig) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 from ...files import append_json_line, drop_rounds_after, save_text
@@ -18,6 +19,7 @@ GAUGES = {
     "absentees": ("absent", "Nodes without a reply in the last round."),
     "rejects": ("rejected", "Nodes whose reply was rejected in the last round."),
     "round_seconds": ("seconds", "Duration of the last round."),
+    "last_round_timestamp_seconds": ("ended", "When the last round ended, in seconds since 1970."),
 }
 """Where a round's number is found, and what it means, by its name after ``fedau_``."""
 
@@ -76,6 +78,7 @@ class PrometheusTextfile(Callback):
     def round_done(self, loop: RoundLoop, report: RoundReport) -> None:
         """Write the numbers after a round, and the metrics when they were last measured."""
         found = {**report.numbers(), "rounds": loop.rounds, "attempt": loop.attempt}
+        found["ended"] = time.time()
         self._values |= {name: found[key] for name, (key, _) in GAUGES.items()}
         for name, (key, _) in COUNTERS.items():
             self._values[name] += found[key]

@@ -61,7 +61,7 @@ function bytes(text) {
   for (let place = 0; place < binary.length; place++) found[place] = binary.charCodeAt(place);
   return found;
 }
-const floats = (text) => (text ? new Float32Array(bytes(text).buffer) : null);
+const floats = (found) => (Array.isArray(found) ? Float32Array.from(found, (value) => value ?? NaN) : new Float32Array(bytes(found).buffer));
 
 async function inflated(id) {
   const block = $(`block-${id}`);

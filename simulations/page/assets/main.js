@@ -55,7 +55,9 @@ async function load() {
   if (id !== state.run) return;
   if (found) {
     details = found;
-    clients = Object.fromEntries(Object.entries(found.clients).map(([key, text]) => [key, floats(text)]));
+    // In a file, runs name the one that has the same numbers.
+    const own = (key, value) => (state.report && typeof value === "string" ? state.report.details[value].clients[key] : value);
+    clients = Object.fromEntries(Object.entries(found.clients).map(([key, value]) => [key, floats(own(key, value))]));
   }
   if (rounds?.clients) addRounds(rounds);
   if (raster.clients && (found || rounds)) orderClients(clients.probability);
@@ -65,12 +67,18 @@ async function load() {
   showSettings();
 }
 
+async function asking(path) {
+  const answer = await fetch(`api/${path}`);
+  if (!answer.ok) throw Object.assign(new Error(await answer.text()), { name: "ServerError" });
+  return answer.json();
+}
+
 async function asked(id) {
   const run = state.runs.get(id), newer = run.version !== detailVersion || detailVersion < 0;
   const query = `id=${encodeURIComponent(id)}`;
-  const found = newer ? await (await fetch(`api/run?${query}`)).json() : null;
+  const found = newer ? await asking(`run?${query}`) : null;
   if (found) detailVersion = run.version;
-  const rounds = await (await fetch(`api/raster?${query}&after=${raster.rounds}`)).json();
+  const rounds = await asking(`raster?${query}&after=${raster.rounds}`);
   return [found, rounds.clients ? { ...rounds, packed: bytes(rounds.packed) } : null];
 }
 
@@ -89,17 +97,15 @@ function showSettings() {
 
 async function poll() {
   try {
-    const answer = await fetch(`api/runs?since=${failed ? 0 : version}`);
-    if (!answer.ok) throw new Error(await answer.text());
+    const answer = await asking(`runs?since=${failed ? 0 : version}`);
     failed = false;
-    take(await answer.json());
+    take(answer);
     await load();
     const going = [...state.runs.values()].filter((run) => run.status === "running").length;
     keep($("live"), going ? `live: ${going} running` : "live: nothing is running");
   } catch (error) {
     failed = true;
-    keep($("live"), "The server does not answer; this is what it said last.");
-    console.warn(error);
+    keep($("live"), `${error.name === "ServerError" ? error.message : "The server does not answer"}; this is what it said last.`);
   }
   const busy = [...state.runs.values()].some((run) => run.status === "running");
   setTimeout(poll, 1000 * (busy ? LIVE_SECONDS : IDLE_SECONDS));
