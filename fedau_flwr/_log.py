@@ -2,17 +2,18 @@
 
 import logging
 
+log = logging.getLogger("flwr.fedau")
 
-class _OneLineEach(logging.Filter):
-    """Escapes control characters, so that no client can forge a line or clear a terminal."""
+
+class _Escaped(logging.Filter):
+    """Shows control characters as what they are: others choose some of the words in our lines."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         text = record.getMessage()
         if not (plain := text.replace("\t", " ")).isprintable():
-            shown = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in plain)
-            record.msg, record.args = "".join(shown), ()
+            record.msg = "".join(c if c.isprintable() else repr(c)[1:-1] for c in plain)
+            record.args = ()
         return True
 
 
-log = logging.getLogger("flwr.fedau")
-log.addFilter(_OneLineEach())
+log.addFilter(_Escaped())

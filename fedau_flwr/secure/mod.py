@@ -18,7 +18,6 @@ from flwr.app import (
 )
 
 from .. import _flower
-from ..arrays import is_averaged
 from ..client.apps import check_app
 from ..client.delivery import bare_confirmation, is_delivery
 from ..client.identity import answer_identity, asks_identity
@@ -27,11 +26,9 @@ from ..client.own_budget import OwnBudget
 from ..client.policy import NodePolicy, under_mask
 from ..client.preparation import PREPARATION, Preparation
 from ..client.state_directory import open_store, state_directory
-from ..server.reasons import is_numpy_client
-from ..wire.parts import PARTS_RECORD
-from ..wire.records import decode_all
-from ..wire.requests import COUNTED, HOSTED, LABEL_RECORD, SECURE_RECORD, Refusal, Request
+from ..wire.requests import COUNTED, SECURE_RECORD, Refusal, Request
 from .answered import ENOUGH_NOISE, check_round, record_exchange, record_round
+from .app_reply import contribution_of, run_without_words
 from .client import SecureClient
 from .message import Exchange, RefusalError, RoundId, require
 from .payload import Payload
@@ -42,10 +39,6 @@ RECORD = SECURE_RECORD
 VECTOR = "fedau-secure.vector"
 """The record that holds the masked vector."""
 REPORT = "report-clipping"
-APP_FAILED = "the app of this node failed; the node's own log says why"
-"""All that leaves of an error in the app, whose words could hold anything."""
-NUMPY_CLIENT = "KeyError: 'fitins.parameters'"
-"""What leaves of the one that a `NumPyClient` has when it is asked in other records."""
 
 
 class SecureSumMod:
@@ -114,9 +107,9 @@ class SecureSumMod:
                 return answer_identity(message, context)
             if kind.split(".")[0] != MessageType.TRAIN:
                 policy.check_type(kind)
-                return _without_words(message, context, call_next)
+                return run_without_words(message, context, call_next)
             if is_delivery(message):
-                return bare_confirmation(message, _without_words(message, context, call_next))
+                return bare_confirmation(message, run_without_words(message, context, call_next))
             return self._answer(message, context, call_next)
         except (RefusalError, Refusal) as refusal:
             words = str(refusal).rstrip(".")
@@ -167,13 +160,13 @@ class SecureSumMod:
         context.state.pop(RECORD, None)
         token = under_mask.set(True)
         try:
-            reply = _without_words(message, context, call_next)
+            reply = run_without_words(message, context, call_next)
         finally:
             under_mask.reset(token)
             _keep(context, client)
         if reply.has_error():
             return reply
-        arrays, hosted = _contribution(reply.content)
+        arrays, hosted = contribution_of(reply.content)
         payload = Payload(
             shapes=tuple(value.shape for value in arrays),
             fixed_point=preparation.grid,
@@ -240,45 +233,5 @@ def _check_round_of(config: ConfigRecord, current: RoundId) -> None:
     require(same, "the train message belongs to another round than its shares")
 
 
-def _without_words(message: Message, context: Context, call_next: CallNext) -> Message:
-    """Run the app; of its errors nothing leaves but that there was one."""
-    failed, refused = (
-        _flower.ErrorCode.CLIENT_APP_RAISED_EXCEPTION,
-        _flower.ErrorCode.MOD_FAILED_PRECONDITION,
-    )
-    try:
-        reply = call_next(message, context)
-    except Exception as error:  # Flower would send its words
-        log.exception("The app raised an exception.")
-        own = NUMPY_CLIENT if isinstance(error, KeyError) and is_numpy_client(repr(error)) else ""
-        return Message(Error(failed, own or APP_FAILED), reply_to=message)
-    if not reply.has_error():
-        return reply
-    log.error("The app answered with an error: %s", reply.error.reason)
-    code = refused if reply.error.code == refused else failed
-    return Message(Error(code, APP_FAILED), reply_to=message)
-
-
 def _keep(context: Context, client: SecureClient) -> None:
     context.state[RECORD] = ConfigRecord({"state": client.state()})
-
-
-def _contribution(content: RecordDict) -> tuple[list[Any], list[int]]:
-    """Return the arrays to be summed and the clients of a host, and refuse all that is more."""
-    records = dict(content.array_records)
-    extra = records.pop(PARTS_RECORD, ArrayRecord())
-    require(len(records) == 1, "the reply does not hold exactly one ArrayRecord")
-    label = content.config_records.get(LABEL_RECORD, ConfigRecord())
-    reported = [
-        *(k for r in content.metric_records.values() for k in r if k != "num_examples"),
-        *content.config_records.get("fitres.metrics", ()),
-        *(k for k in label if k != HOSTED),
-    ]
-    if reported:
-        log.error("A secure sum takes no metric or label, but %s is to be sent.", reported)
-    require(not reported, "a secure sum takes no metric or label, but the app has one to be sent")
-    hosted: Any = label.get(HOSTED, [])
-    (record,) = records.values()
-    arrays = [*decode_all(record).values(), *decode_all(extra).values()]
-    arrays = [value for value in arrays if is_averaged(value.dtype)]
-    return arrays, hosted if isinstance(hosted, list) else []

@@ -85,6 +85,8 @@ class SecureSum(Summation):
         self.clipped: float | None = None
         self._secure: SecureRound | None = None
         self._payload: Payload | None = None
+        # The fewest clients whose sum each one helped to unmask, the last time that they trained.
+        self._survivors: list[int] = []
         self._refused: dict[int, str] = {}
         self._dropouts: dict[str, int] = {}
 
@@ -131,6 +133,15 @@ class SecureSum(Summation):
             fixed_point=self.fixed_point,
             report_clipping=self.report_clipping,
         )
+        survivors = [*self._survivors, self.topology.shares_needed(len(messages))]
+        for message in messages:
+            asked = replace(
+                Preparation.from_config(_config(message)),
+                grid=self.fixed_point,
+                colluding=self.colluding,
+                seed=self.seed,
+            )
+            asked.fitted(self._payload.size, survivors).announce(message.content)
         secure = SecureRound(
             _round_id(messages[0]),
             size=self._payload.size,
@@ -163,6 +174,9 @@ class SecureSum(Summation):
         replies.clear()
         self._dropouts[Exchange.MASKED] -= len(masked)
         result.exposed = bool(masked)
+        if not masked:
+            # An adaptive norm was too large for so few of them, maybe: the least is safe.
+            self._survivors = [self.topology.shares_needed(self.min_cohort)]
         try:
             result.rejected |= secure.collect_masked(masked)
             revealed = self._exchange(this, secure.unmask_requests())
@@ -203,20 +217,13 @@ class SecureSum(Summation):
         They are made anew: a message's time to live runs from its making, and the exchanges
         before this one have used it up.
         """
-        chosen = []
         hoods = [1 + len(fields["peers"]) for fields in requests.values()]  # type: ignore[arg-type]
-        survivors = [self.topology.shares_needed(clients) for clients in hoods]
+        self._survivors = [self.topology.shares_needed(clients) for clients in hoods]
+        chosen = []
         for message in messages:
             head = message.metadata
-            if head.dst_node_id not in requests or self._payload is None:
+            if head.dst_node_id not in requests:
                 continue
-            asked = replace(
-                Preparation.from_config(_config(message)),
-                grid=self.fixed_point,
-                colluding=self.colluding,
-                seed=self.seed,
-            )
-            asked.fitted(self._payload.size, survivors).announce(message.content)
             fields: dict[str, Any] = {**requests[head.dst_node_id], REPORT: self.report_clipping}
             message.content[RECORD] = ConfigRecord(fields)
             chosen.append(

@@ -26,7 +26,8 @@ from fedau_flwr.client.policy import NodePolicy
 from fedau_flwr.client.preparation import PREPARATION, Preparation
 from fedau_flwr.client.state_directory import describe
 from fedau_flwr.secure import Exchange, FixedPoint
-from fedau_flwr.secure.mod import APP_FAILED, RECORD
+from fedau_flwr.secure.app_reply import APP_FAILED
+from fedau_flwr.secure.mod import RECORD
 from fedau_flwr.testing.in_process_grid import InProcessGrid
 from fedau_flwr.wire.records import encode
 from fedau_flwr.wire.requests import Refusal, Request

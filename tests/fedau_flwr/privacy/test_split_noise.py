@@ -180,3 +180,20 @@ def test_the_bit_of_an_adaptive_norm_has_to_be_on_the_grid():
         asked.check_grid()
     fine = Preparation(norm=16.0, noise_std=16.0, bit_std=10.0, grid=FixedPoint(value_range=256.0))
     fine.check_grid()
+
+
+def test_a_cohort_that_shrinks_loses_one_round_at_most():
+    """Fewer clients have larger shares, which a norm at the edge of the grid does not allow."""
+    grid = Nodes(1e6)
+    privacy = GaussianPrivacy(adaptive(4.0), 0.5)
+    fixed_point = FixedPoint(value_range=16.0, bits=16)
+    strategy = FedAU(CLIENTS, privacy=privacy, summation=SecureSum(fixed_point=fixed_point))
+    for number in range(1, 4):
+        grid.play(strategy, number, size=16)
+    grid.silent = set(list(grid.contexts)[:3])
+    trained = []
+    for number in range(4, 8):
+        grid.sent.clear()
+        grid.play(strategy, number, size=16)
+        trained.append(len(grid.sent))
+    assert trained == [0, 3, 3, 3]
