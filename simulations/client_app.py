@@ -34,6 +34,7 @@ from simulations.config import ConfigError, RunConfig
 from simulations.nodes import deployed
 from simulations.nodes.worker import STATES, Worker, worker_for
 from simulations.registry import ALLOW_IMPORT
+from simulations.runs.shared_arrays import shared_arrays
 
 
 @lru_cache(maxsize=1)
@@ -79,7 +80,7 @@ def mask(message: Message, context: Context, call_next: CallNext) -> Message:
     return SecureSumMod()(message, context, call_next)
 
 
-app = ClientApp(mods=[mask, participate])
+app = ClientApp(mods=[shared_arrays, mask, participate])
 app.query()(answer_identity)
 
 

@@ -5,6 +5,7 @@ Everything that Flower and Ray write goes to a temporary directory that ends wit
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import time
@@ -19,6 +20,7 @@ from simulations.launch.process import free_port
 from simulations.launch.signals import one_interruption
 from simulations.launch.superlink import FlowerRun, SuperLink, Value
 from simulations.runs.directory import RunDirectory
+from simulations.runs.shared_arrays import DIRECTORY
 
 CLONE = Path(__file__).resolve().parents[2]
 FOLLOW_SECONDS = 0.5
@@ -57,8 +59,11 @@ class Simulator:
     def __enter__(self) -> Self:
         short = "/tmp" if len(tempfile.gettempdir()) > _LONGEST_TEMP else None  # noqa: S108
         self._directory = Path(tempfile.mkdtemp(prefix="fedau-", dir=short))
+        # The machines of a cluster share no such files.
+        shared = {} if os.environ.get("RAY_ADDRESS") else {DIRECTORY: f"{self._directory}/arrays"}
+        environment = {**shared, **(self._environment or {})}
         self.link = SuperLink(
-            self._directory, simulation=True, port=self._port, environment=self._environment
+            self._directory, simulation=True, port=self._port, environment=environment
         )
         try:
             self.link.start()
