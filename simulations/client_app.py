@@ -33,6 +33,7 @@ from simulations.config import ConfigError, RunConfig
 from simulations.nodes import deployed
 from simulations.nodes.worker import STATES, Worker, check_simulated, worker_for
 from simulations.registry import ALLOW_IMPORT
+from simulations.runs.shared_arrays import shared_arrays
 
 
 @lru_cache(maxsize=1)
@@ -83,7 +84,7 @@ def mask(message: Message, context: Context, call_next: CallNext) -> Message:
     return SecureSumMod()(message, context, call_next)
 
 
-app = ClientApp(mods=[answer_identity, mask, participate])
+app = ClientApp(mods=[shared_arrays, answer_identity, mask, participate])
 
 
 @app.train()

@@ -84,7 +84,10 @@ class Transform(ABC):
 
     @abstractmethod
     def contribute(self, update: Arrays, turn: Turn) -> Parts:
-        """Return the parts that are sent, given the change that training made to its start."""
+        """Return the parts that are sent, given the change that training made to its start.
+
+        The arrays of `update` are the transform's own, to change as it likes.
+        """
 
     def remember(self, memory: Memory, sent: Parts) -> Memory:
         """Return the memory once the round of `sent` is known to be counted.
