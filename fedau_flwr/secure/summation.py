@@ -158,9 +158,9 @@ class SecureSum(Summation):
         except VoidRoundError as void:
             log.warning("Round %d is void: %s.", this.number, void)
             return []
-        self._secure, asked = secure, secure.masked_requests()
-        self._dropouts[Exchange.MASKED] = len(asked)
-        return self._train_messages(messages, asked)
+        self._secure, requests = secure, secure.masked_requests()
+        self._dropouts[Exchange.MASKED] = len(requests)
+        return self._train_messages(messages, requests)
 
     def close(self, this: Round, replies: list[Message]) -> Sum:
         """Add up the masked vectors and have the masks removed from the sum."""

@@ -3,6 +3,7 @@
 import hashlib
 import shutil
 import sys
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -250,7 +251,7 @@ def test_a_client_stops_when_its_own_budget_is_spent(tmp_path):
             assert "fedau-epsilon is 3.2 on this node, of which 2.943 is spent" in reason
     assert counted == [True, True, False]
     (book,) = (tmp_path / "all.budget" / "client-0").glob("spent")
-    assert book.read_text() == "2.0\n2.0\n"
+    assert book.read_text() == "2.0@1\n2.0@2\n"
     assert book.stat().st_mode & 0o777 == 0o600
     assert "all trainings, client client-0: spent noise multipliers 2.0 (2 times)." in describe(
         tmp_path
@@ -328,7 +329,7 @@ def test_no_byte_of_a_bundle_that_is_not_allowed_is_unpacked(allowed, monkeypatc
 
 
 def _flower_module():
-    return sys.modules[_flower._HOMES["install_from_fab"]]
+    return import_module(_flower._HOMES["install_from_fab"])
 
 
 def test_what_the_server_says_about_colluders_travels():

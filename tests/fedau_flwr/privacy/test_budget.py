@@ -80,10 +80,11 @@ def test_journals_of_version_1_are_read(tmp_path):
 
 def test_the_bound_of_flowers_accountant_is_beside_the_exact_one():
     budget = PrivacyBudget(8.0, DELTA, separation=10)
-    assert budget.report() == {"epsilon": 0.0, "epsilon_renyi": 0.0}
+    assert budget.report() == {"epsilon": 0.0, "epsilon_left": 8.0, "epsilon_renyi": 0.0}
     for _ in range(100):
         budget.charge(4.0)
-    exact, bound = budget.report().values()
+    exact, left, bound = budget.report().values()
+    assert left == 8.0 - exact
     assert exact == budget.spent
     assert bound == budget.spent_renyi
     assert exact < bound < 1.2 * exact
