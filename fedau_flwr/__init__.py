@@ -13,7 +13,7 @@ from .methods.fedvarp import FedVARP
 from .methods.mifa import MIFA
 from .methods.mimic import MimiC
 from .methods.optimisers import FedAUAdagrad, FedAUAdam, FedAUAvgM, FedAUYogi
-from .privacy import AdaptiveNorm, GaussianPrivacy, PrivacyBudget
+from .privacy import AdaptiveNorm, GaussianPrivacy, MatrixPrivacy, PrivacyBudget
 from .secure import SecureSum, SecureSumMod
 from .server.loop import RoundLoop
 from .server.strategy import SumStrategy
@@ -49,6 +49,7 @@ __all__ = [
     "GaussianPrivacy",
     "InverseProbabilityWeighting",
     "Markov",
+    "MatrixPrivacy",
     "MimiC",
     "PrivacyBudget",
     "RoundLoop",

@@ -9,8 +9,6 @@ The weight for a round depends on the rounds before it and never on the round it
 client settles what happened first, and takes the weight then.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import astuple, replace
 
@@ -22,6 +20,10 @@ from .weight_state import StateError, WeightState, WeightStates
 
 class Weighting(ABC):
     """How a client turns its participation history into its weight."""
+
+    def __repr__(self) -> str:
+        """Name the weighting and its parameters: a state is not gone on with under another name."""
+        return f"{type(self).__name__}()"
 
     @abstractmethod
     def initial(self) -> WeightState:

@@ -1,10 +1,11 @@
 """Who is there in which round: participation processes, and a grid that plays them."""
 
+from ..client.identity import answer_identity
 from .cyclic import Cyclic
 from .device_traces import read_events, read_fedscale, read_flash
 from .grid import AvailabilityGrid
 from .host_grid import HostGrid
-from .identity import IdentifiedGrid, answer_identity
+from .identity import IdentifiedGrid
 from .independent import (
     ArrivalDeparture,
     Bernoulli,

@@ -5,8 +5,6 @@ with the sum of their contributions: one message per host and round instead of o
 Each client keeps its own history, as if it were alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -23,6 +21,7 @@ from .delivery import confirmation, is_delivery, receive
 from .mod import refuse
 from .participant import Participant
 from .preparation import Preparation
+from .separation import Resting, Separation
 
 Train = Callable[[int, Arrays], Arrays]
 
@@ -44,19 +43,24 @@ class Host:
     ) -> tuple[Parts, list[int]]:
         """Return the sum over the clients that `config` names, and who is in it.
 
-        A client that cannot contribute (its update is not finite) is left out;
+        A client that cannot contribute (its update is not finite, or it rests) is left out;
         if none can, the host refuses as a whole.
         """
-        preparation = Preparation.from_config(config)
+        preparation, separation = Preparation.from_config(config), Separation.from_config(config)
         total: Parts | None = None
         included, refusals = [], []
         for client, request in hosted_requests(config).items():
             try:
                 parts = self._participant(client).contribute(
-                    request, model, partial(train, client), preparation=preparation
+                    request,
+                    model,
+                    partial(train, client),
+                    preparation=preparation,
+                    separation=separation,
                 )
             except Refusal as refusal:
-                log.error("Client %d: %s", client, refusal)
+                if not isinstance(refusal, Resting):
+                    log.error("Client %d: %s", client, refusal)
                 refusals.append(refusal)
                 continue
             included.append(client)

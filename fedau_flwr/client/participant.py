@@ -14,11 +14,14 @@ import numpy as np
 
 from .._log import log
 from ..arrays import Arrays, is_averaged, scaled, wire_dtype
+from ..statistics import named, without
 from ..weight_state import StateError, WeightState
 from ..weighting import Weighting
 from ..wire.parts import Parts
-from ..wire.requests import COUNTED, Refusal, Request
+from ..wire.requests import COUNTED, UNWEIGHTED, Refusal, Request
+from .answered import Answers, model_digest
 from .preparation import Preparation
+from .separation import Separation
 from .store import Store, Version
 from .transform import Memory, Transform, Turn, named_transform
 
@@ -50,6 +53,7 @@ class Participant:
         importance: float = 1.0,
         group: str | None = None,
         preparation: Preparation | None = None,
+        separation: Separation | None = None,
     ) -> Parts:
         """Train, and return what this client adds to the sum; its state is stored by then.
 
@@ -57,27 +61,59 @@ class Participant:
         """
         transform = named_transform(request.transform, self.transforms)
         with self.store.locked(request.training):
+            answers = self._answers(request, separation) if separation else None
             versions = self._load(request.training)
             settled = settle(versions, request, self.weighting, transform)
             weight = settled.state.weight if group is None else request.groups[group]
             turn = Turn(request.round, weight, settled.counted, settled.memory, model)
             start = transform.start(model, turn)
-            update = scaled(local_update(start, train(start)), importance)
-            parts = transform.contribute(update, turn)
+            trained = train(start)
+            update = local_update(start, trained)
+            measured = _unweighted(update, model, trained, request)
+            parts = transform.contribute(scaled(update, importance), turn)
             transform.check(parts)
+            if measured:
+                parts = {**parts, (first := transform.parts[0]): {**parts[first], **measured}}
             check_finite(parts)
             if preparation is not None:
                 parts = preparation.apply(parts, request)
-            pending = Version(request.round, request.attempt, request.client, settled.state)
+            if answers is not None:
+                masked = preparation is not None and preparation.grid is not None
+                answers = answers.added(request.round, model_digest(model) if masked else 0)
+                self.store.record(request.training, answers)
+            pending = Version(
+                request.round,
+                request.attempt,
+                request.client,
+                settled.state,
+                weighting=repr(self.weighting),
+            )
             if transform.remembers:
                 recalled = parts if transform.recalled is None else transform.recalled
-                sent = {part: parts[part] for part in recalled}
+                sent = without({part: parts[part] for part in recalled}, measured)
                 pending = replace(pending, memory=settled.memory, sent=sent)
             self.store.save(request.training, [*settled.kept, pending])
         return parts
 
+    def _answers(self, request: Request, separation: Separation) -> Answers:
+        """Return what was answered before, unless the client rests in this round."""
+        answers = self.store.answers(request.training)
+        separation.check(answers, request)
+        try:
+            separation.check_cutoff(self.weighting, warn=not answers.count)
+        except ValueError as error:
+            raise Refusal(str(error)) from None
+        return answers
+
     def _load(self, training: str) -> list[Version]:
         versions = self.store.load(training)
+        mine = repr(self.weighting)
+        for version in versions:
+            if version.weighting not in {None, mine}:
+                raise Refusal(
+                    f"The weighting is {mine}, but this training's state was made with "
+                    f"{version.weighting}: use that one, or remove the state."
+                )
         try:
             for version in versions:
                 self.weighting.check(version.state)
@@ -189,6 +225,11 @@ def local_update(before: Arrays, after: Arrays) -> Arrays:
     update = {}
     for name, start in before.items():
         end = after[name]
+        if end.shape != start.shape and end.dtype == np.uint8 == start.dtype:
+            raise Refusal(
+                f"Array {name!r} holds bytes, {start.size} in the model and {end.size} in the "
+                "reply: a serialised model, such as boosted trees, cannot be summed."
+            )
         if end.shape != start.shape:
             raise Refusal(
                 f"Array {name!r} has shape {end.shape}, but must keep the model's {start.shape}."
@@ -203,6 +244,16 @@ def local_update(before: Arrays, after: Arrays) -> Arrays:
                 f"Array {name!r} has type {start.dtype}, but must be float, integer or bool."
             )
     return update
+
+
+def _unweighted(update: Arrays, model: Arrays, trained: Arrays, request: Request) -> Arrays:
+    """Take the statistics, which no method sees, out of an update; return how they changed."""
+    if any(position >= len(model) for position in request.unweighted):
+        raise Refusal(
+            f"{UNWEIGHTED} is {request.unweighted}, but must be positions of {len(model)} arrays."
+        )
+    names = [n for n in named(model, request.unweighted) if update.pop(n, None) is not None]
+    return local_update({n: model[n] for n in names}, {n: trained[n] for n in names})
 
 
 def check_finite(parts: Parts) -> None:

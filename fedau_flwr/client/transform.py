@@ -5,8 +5,6 @@ The train message names the transform and its parameters; a client knows those o
 those that it was given, so that its line stays ``FedAUMod()`` for all methods.
 """
 
-from __future__ import annotations
-
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -86,7 +84,10 @@ class Transform(ABC):
 
     @abstractmethod
     def contribute(self, update: Arrays, turn: Turn) -> Parts:
-        """Return the parts that are sent, given the change that training made to its start."""
+        """Return the parts that are sent, given the change that training made to its start.
+
+        The arrays of `update` are the transform's own, to change as it likes.
+        """
 
     def remember(self, memory: Memory, sent: Parts) -> Memory:
         """Return the memory once the round of `sent` is known to be counted.

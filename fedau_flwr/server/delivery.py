@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from flwr.app import ConfigRecord, Message, MessageType, RecordDict
+from flwr.app import Message, MessageType
 
 from .._log import log
 from ..arrays import Arrays
@@ -95,9 +95,7 @@ class Deliveries:
         messages = []
         for node, clients in nodes.items():
             fields = {**self._config, **_addressed(strategy, clients), DELIVERY: number}
-            content = RecordDict({strategy.arrayrecord_key: record})
-            content[strategy.configrecord_key] = ConfigRecord(fields)
-            messages.append(Message(content, node, MessageType.TRAIN, ttl=this.timeout))
+            messages.append(strategy.message(node, MessageType.TRAIN, record, fields))
         for reply in with_deadline(this.grid).send_and_receive(messages, timeout=this.timeout):
             self._confirmed(reply, nodes.get(reply.metadata.src_node_id, []))
         clients = [client for some in nodes.values() for client in some]

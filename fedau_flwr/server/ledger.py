@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..wire.requests import WEIGHTED, Request
+from ..wire.requests import WEIGHTED, Request, hosted_config
 
 
 def check_population(num_clients: object) -> None:
@@ -40,7 +40,12 @@ class Ledger:
         self.round = server_round
 
     def request(
-        self, client: int, *, transform: str = WEIGHTED, groups: Mapping[str, float] | None = None
+        self,
+        client: int,
+        *,
+        transform: str = WEIGHTED,
+        groups: Mapping[str, float] | None = None,
+        unweighted: tuple[int, ...] = (),
     ) -> Request:
         """Return what this round's message tells `client`, and remember that it was asked."""
         request = Request(
@@ -52,9 +57,25 @@ class Ledger:
             safe=self.safe,
             transform=transform,
             groups=groups or {},
+            unweighted=unweighted,
         )
         self.counted.setdefault(client, 0)
         return request
+
+    def config(self, clients: Iterable[int], *, hosting: bool, **fields: Any) -> dict[str, Any]:
+        """Return the entries of this round's message to the node of these clients."""
+        requests = [self.request(client, **fields) for client in clients]
+        return hosted_config(requests) if hosting else {**requests[0].to_config()}
+
+    def replay(self, clients: Iterable[int]) -> None:
+        """Note who was asked in this round, which is not run again, by an earlier attempt."""
+        for client in clients:
+            self.counted.setdefault(client, 0)
+
+    def resume_after(self, server_round: int) -> None:
+        """Let this attempt start later than after its checkpoint: until then nobody is asked."""
+        number, start = self.attempts[-1]
+        self.attempts[-1] = (number, max(start, server_round + 1))
 
     def count(self, clients: Iterable[int]) -> None:
         """Note that the contributions of `clients` are in this round's sum."""

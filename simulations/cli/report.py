@@ -1,7 +1,5 @@
 """The commands that make results: study, search, table, plot, export, pattern, …."""
 
-from __future__ import annotations
-
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -80,7 +78,7 @@ def export(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Where the copies go.")],
     each_seed: EachSeed = False,
 ) -> None:
-    """Copy the results of the runs in DIR that have ended to OUT, with tables and plots (PNG).
+    """Copy the results of the runs in DIR that have ended to OUT, with tables, plots and page.
 
     Checkpoints, logs and the paths of this machine are left out: what is in OUT can be published,
     and `fedau table OUT` and `fedau plot OUT` work there.
@@ -89,7 +87,9 @@ def export(
 
     where, target = _resolved(directory), _resolved(out)
     copies = copy(find_runs(where), where, target)
-    results.present(copies, target, Console(), each_seed=each_seed, formats=("png",))
+    results.present(
+        copies, target, Console(), each_seed=each_seed, copied_from=where, formats=("png",)
+    )
 
 
 @run_options(only=(*_DRAWN, "seed"))

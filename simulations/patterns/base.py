@@ -1,7 +1,5 @@
 """What a participation pattern is to the suite."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """What a seed draws before anything is trained: who comes how often, and what weights follow."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

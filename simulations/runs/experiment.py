@@ -4,8 +4,6 @@ Everything here is a function of the `RunConfig`, so nothing of it is ever sent:
 clients' data and their probabilities from the seed.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -51,18 +49,14 @@ def open_experiment(config: RunConfig) -> Experiment:
 
     It is a `ConfigError` if its settings, its data or its trace cannot be used.
     """
+    check("groups", config.groups, not config.groups, "empty in a simulation")
     try:
-        return _open(config)
+        arrays = config.task.open(config.data_path, seed=config.seed)
+        split, p, authors = draw_population(config, arrays.train.targets, config.clients)
+        pattern = config.participation
+        process = authors or pattern.process(p, seed=config.seed, rounds=config.rounds)
     except (ValueError, OSError) as error:
         raise ConfigError(str(error)) from None
-
-
-def _open(config: RunConfig) -> Experiment:
-    check("groups", config.groups, not config.groups, "empty in a simulation")
-    arrays = config.task.open(config.data_path, seed=config.seed)
-    split, p, authors = draw_population(config, arrays.train.targets, config.clients)
-    pattern = config.participation
-    process = authors or pattern.process(p, seed=config.seed, rounds=config.rounds)
     stationary = process.probability
     p = p if stationary is None else stationary
     return Experiment(config, config.task, arrays, split, p, process)

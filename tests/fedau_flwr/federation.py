@@ -8,6 +8,7 @@ from flwr.clientapp import ClientApp
 
 from fedau_flwr import FedAUMod
 from fedau_flwr.client.delivery import is_delivery
+from fedau_flwr.server.forwarding import ForwardingGrid
 from fedau_flwr.testing.in_process_grid import InProcessGrid
 
 Arrays = dict[str, np.ndarray]
@@ -19,8 +20,8 @@ class Federation(InProcessGrid):
     Messages after a round do not reach those in `unreached`.
     """
 
-    def __init__(self, app: ClientApp, clients: int, run_config=None):
-        super().__init__(app, clients, run_config)
+    def __init__(self, app: ClientApp, clients: int, run_config=None, node_config=None):
+        super().__init__(app, clients, run_config, node_config)
         self.present = set(range(clients))
         self.lost: set[int] = set()
         self.unreached: set[int] = set()
@@ -31,6 +32,9 @@ class Federation(InProcessGrid):
 
     def get_node_ids(self):
         return [node for node in self.contexts if self.number(node) in self.present]
+
+    def everyone(self):
+        return Everyone(self)
 
     def send_and_receive(self, messages, *, timeout=None):
         reached = [m for m in messages if not (is_delivery(m) and self._is_unreached(m))]
@@ -47,6 +51,13 @@ class Federation(InProcessGrid):
         replies = self.send_and_receive(messages, timeout=60)
         arrays, self.metrics = strategy.aggregate_train(server_round, replies)
         return arrays
+
+
+class Everyone(ForwardingGrid):
+    """The same grid with all nodes."""
+
+    def get_node_ids(self):
+        return list(self._grid.contexts)
 
 
 def training_app(train: Callable[[int, Arrays, int], Arrays], mods=None) -> ClientApp:

@@ -155,11 +155,11 @@ def amplified(period, factor):
     return x
 
 
-def play(strategy, mod_of, path=PATH, *, lost=None, run_config=None, unreached=None):
+def play(strategy, mod_of, path=PATH, *, lost=None, node_config=None, unreached=None):
     def mod(message, context, call_next):
         return mod_of(context.node_config["partition-id"])(message, context, call_next)
 
-    grid = Federation(training_app(train, [mod]), N, run_config)
+    grid = Federation(training_app(train, [mod]), N, node_config=node_config)
     model = record(x=np.ones(3))
     for t, here in enumerate(path):
         grid.present = set(np.flatnonzero(here).tolist())
@@ -247,7 +247,7 @@ def test_a_resumed_server_goes_on_bit_for_bit(name, stored, tmp_path):
     strategy, options, mod_of, _ = METHODS[name]
     first = strategy(N, server_learning_rate=ETA, **options)
     first.checkpointed(0)
-    grid, x = play(first, mod_of, path=PATH[:20], run_config=config)
+    grid, x = play(first, mod_of, path=PATH[:20], node_config=config)
     first.checkpointed(20)
     state, model = json.loads(json.dumps(first.state_dict(), default=as_list)), record(x=x)
     for t in range(20, 25):
