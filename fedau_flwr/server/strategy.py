@@ -191,8 +191,7 @@ class SumStrategy(FedAvg):
             raise ValueError(f"transform is {transform!r}, but must be an instance of a Transform.")
         self.ledger.open(server_round + self._offset)
         self._opened_at, self._names = time.monotonic(), list(arrays)
-        if self.numpy_clients:
-            arrays = ArrayRecord(numbered(arrays.values()))
+        arrays = ArrayRecord(numbered(arrays.values())) if self.numpy_clients else arrays
         nodes: list[int] = []
         if (before := self.summation.asked_before(self.ledger.round)) is not None:
             self.ledger.replay(before)
@@ -205,6 +204,7 @@ class SumStrategy(FedAvg):
         scalars = (*self.transform.scalars, *self.summation.scalars)
         self._round = Round(
             number=self.ledger.round,
+            attempts=tuple(self.ledger.attempts),
             layout=Layout(decode_all(arrays), self.transform.parts, scalars),
             order=self.roster.number,
             grid=grid,
@@ -297,4 +297,4 @@ class SumStrategy(FedAvg):
         self.groups.load_state_dict(state["groups"])
         # A checkpoint of version 0.1 has what is private about a sum by another name.
         self.summation.load_state_dict(state.get("summation", state.get("privacy", {})))
-        self.ledger.resume_after(self.summation.last_release)
+        self.ledger.resume_after(*self.summation.last_release())

@@ -17,6 +17,7 @@ from rich.console import Console
 from fedau_flwr.files import save_text
 from simulations.config import LAST_ROUNDS, ConfigError
 from simulations.report.paper import published, shortened
+from simulations.report.privacy import private
 from simulations.report.runs import Classes, Panel, Run, grouped, panels, read_runs
 from simulations.report.setting import Columns, Setting
 from simulations.report.table import Cell, Spread, Table
@@ -31,7 +32,7 @@ SPREADS = ("loss", "train_accuracy", "test_accuracy")
 
 def tables(runs: Sequence[Run], *, each_seed: bool = False) -> list[Table]:
     """Return what there is to say about runs; with `each_seed`, accuracy in a row per run."""
-    rows = (accuracy(runs, each_seed=each_seed), spread(runs))
+    rows = (accuracy(runs, each_seed=each_seed), private(runs), spread(runs))
     found = [*rows, *(by_class(panel) for panel in panels(runs))]
     return [table for table in found if table is not None]
 
