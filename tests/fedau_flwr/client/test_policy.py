@@ -207,7 +207,8 @@ def test_a_second_config_does_not_get_past_the_least_noise():
     grid = Cheat(app, CLIENTS)
     strategy = FedAU(CLIENTS, numpy_clients=True, summation=SecureSum(exchange_timeout=0.02))
     model, reasons = one_round(strategy, grid)
-    assert reasons == {"refused: the train message does not hold exactly one config"}
+    (reason,) = reasons
+    assert "config" in reason
     assert not model.any()
 
 
