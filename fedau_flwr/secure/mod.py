@@ -172,7 +172,7 @@ class SecureSumMod:
             raise RefusalError(f"the contribution cannot be summed: {error}") from None
         fields, masked = client.mask(vector)
         budget.charge(asked.noise_multiplier)
-        if asked.noise_multiplier < (self._least_noise(policy) or ENOUGH_NOISE):
+        if asked.noise_multiplier < (self._least_noise(policy) or ENOUGH_NOISE) * (1 - 1e-9):
             record_round(open_store(context), current)
         self._leave(context, client, request)
         content = RecordDict({RECORD: ConfigRecord({**fields, "hosted": hosted})})
@@ -193,7 +193,7 @@ class SecureSumMod:
         check_config(configs[0], current)
         asked = Preparation.from_config(configs[0])
         least = self._least_noise(policy)
-        if asked.noise_multiplier < least:
+        if asked.noise_multiplier < least * (1 - 1e-9):  # a quotient may be off by its last bit
             raise RefusalError(
                 f"a noise multiplier of {asked.noise_multiplier:.6g} is below this client's "
                 f"min_noise_multiplier={least}"
