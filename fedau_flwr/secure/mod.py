@@ -26,8 +26,8 @@ from ..client.own_budget import OwnBudget
 from ..client.policy import NodePolicy, under_mask
 from ..client.preparation import PREPARATION, Preparation
 from ..client.state_directory import open_store, state_directory
-from ..wire.requests import COUNTED, SECURE_RECORD, Refusal, Request
-from .answered import ENOUGH_NOISE, check_round, record_exchange, record_round
+from ..wire.requests import SECURE_RECORD, Refusal
+from .answered import ENOUGH_NOISE, check_config, check_round, record_exchange, record_round
 from .app_reply import contribution_of, run_without_words
 from .client import SecureClient
 from .message import Exchange, RefusalError, RoundId, require
@@ -178,7 +178,7 @@ class SecureSumMod:
             raise RefusalError(f"the contribution cannot be summed: {error}") from None
         fields, masked = client.mask(vector)
         budget.charge(asked.noise_multiplier)
-        if asked.noise_multiplier < (self._least_noise(policy) or ENOUGH_NOISE):
+        if asked.noise_multiplier < (self._least_noise(policy) or ENOUGH_NOISE) * (1 - 1e-9):
             record_round(open_store(context), current)
         self._leave(context, client, request)
         content = RecordDict({RECORD: ConfigRecord({**fields, "hosted": hosted})})
@@ -196,10 +196,10 @@ class SecureSumMod:
         configs = list(content.config_records.values())
         # In a second one a decoy could promise the noise that the app's own config does not.
         require(len(configs) == 1, "the train message does not hold exactly one config")
-        _check_round_of(configs[0], current)
+        check_config(configs[0], current)
         asked = Preparation.from_config(configs[0])
         least = self._least_noise(policy)
-        if asked.noise_multiplier < least:
+        if asked.noise_multiplier < least * (1 - 1e-9):  # a quotient may be off by its last bit
             raise RefusalError(
                 f"a noise multiplier of {asked.noise_multiplier:.6g} is below this client's "
                 f"min_noise_multiplier={least}"
@@ -223,14 +223,6 @@ class SecureSumMod:
             exchange = Exchange(request["exchange"])
             record_exchange(directory, RoundId.of(request, exchange), exchange)
         _keep(context, client)
-
-
-def _check_round_of(config: ConfigRecord, current: RoundId) -> None:
-    """Refuse to train for a round under the name of another, which may not have been answered."""
-    # Which round each client of a host was last counted in is a list.
-    request = Request.from_config({key: v for key, v in config.items() if key != COUNTED})
-    same = RoundId(request.training, request.attempt, request.round) == current
-    require(same, "the train message belongs to another round than its shares")
 
 
 def _keep(context: Context, client: SecureClient) -> None:

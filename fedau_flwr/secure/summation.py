@@ -85,8 +85,7 @@ class SecureSum(Summation):
         self.clipped: float | None = None
         self._secure: SecureRound | None = None
         self._payload: Payload | None = None
-        # The fewest clients whose sum each one helped to unmask, the last time that they trained.
-        self._survivors: list[int] = []
+        self._trained: int | None = None  # how many nodes did in the last round
         self._refused: dict[int, str] = {}
         self._dropouts: dict[str, int] = {}
 
@@ -133,7 +132,8 @@ class SecureSum(Summation):
             fixed_point=self.fixed_point,
             report_clipping=self.report_clipping,
         )
-        survivors = [*self._survivors, self.topology.shares_needed(len(messages))]
+        cohorts = (len(messages), self._trained or len(messages))
+        survivors = [self.topology.shares_needed(self.topology.degree(n) + 1) for n in cohorts]
         for message in messages:
             asked = replace(
                 Preparation.from_config(_config(message)),
@@ -176,7 +176,7 @@ class SecureSum(Summation):
         result.exposed = bool(masked)
         if not masked:
             # An adaptive norm was too large for so few of them, maybe: the least is safe.
-            self._survivors = [self.topology.shares_needed(self.min_cohort)]
+            self._trained = self.min_cohort
         try:
             result.rejected |= secure.collect_masked(masked)
             revealed = self._exchange(this, secure.unmask_requests())
@@ -217,8 +217,7 @@ class SecureSum(Summation):
         They are made anew: a message's time to live runs from its making, and the exchanges
         before this one have used it up.
         """
-        hoods = [1 + len(fields["peers"]) for fields in requests.values()]  # type: ignore[arg-type]
-        self._survivors = [self.topology.shares_needed(clients) for clients in hoods]
+        self._trained = len(requests)
         chosen = []
         for message in messages:
             head = message.metadata
