@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from math import inf
+from pathlib import Path
 from typing import Any
 
 from flwr.app import (
@@ -21,22 +24,23 @@ from .. import _flower
 from ..arrays import is_averaged
 from ..client.mod import CallNext
 from ..client.preparation import PREPARATION, Preparation
-from ..client.state_directory import state_directory
+from ..client.state_directory import STATE_DIR, state_directory
 from ..wire.parts import PARTS_RECORD
 from ..wire.records import decode_all
 from ..wire.requests import HOSTED, LABEL_RECORD, Refusal
 from .answered import record_answer
 from .client import SecureClient
+from .digests import RECORD, REPORT, config_digest, model_digest
+from .graph import Topology
+from .identity import Identity, IdentityError, Roster
 from .message import Exchange, RefusalError, RoundId, require
 from .payload import Payload
 
 log = logging.getLogger("flwr.fedau")
 
-RECORD = "fedau-secure"
-"""The record that marks a message of the protocol and holds its fields."""
+ROSTER = "fedau-roster"
 VECTOR = "fedau-secure.vector"
 """The record that holds the masked vector."""
-REPORT = "report-clipping"
 
 
 class SecureSumMod:
@@ -57,9 +61,16 @@ class SecureSumMod:
     colluding : int (default: 0)
         How many clients of its neighbourhood may tell the server their share of the noise. The
         client's own share is enlarged so that the noise of the others alone is what was promised.
+    topology : Topology (default: Topology())
+        The fraction of clients that may collude with the server, and how many shares a secret
+        takes: what this client has the server's choices meet.
 
     Notes
     -----
+    With ``fedau-roster`` in the node config, the path of a roster (`fedau keys`), the client takes
+    part only with clients that are in it and were told the same; its own key is in the directory
+    that the node config names as ``fedau-state-dir``.
+
     The secrets of a round are kept in `Context.state` until the round is over, out of sight of
     the app while it trains; a SuperNode that stops in between loses this round and nothing else.
 
@@ -70,7 +81,12 @@ class SecureSumMod:
     """
 
     def __init__(
-        self, *, min_cohort: int = 3, min_noise_multiplier: float = 0.0, colluding: int = 0
+        self,
+        *,
+        min_cohort: int = 3,
+        min_noise_multiplier: float = 0.0,
+        colluding: int = 0,
+        topology: Topology | None = None,
     ) -> None:
         SecureClient(0, min_cohort=min_cohort)
         if not 0 <= min_noise_multiplier < inf:
@@ -84,6 +100,7 @@ class SecureSumMod:
         self._min_cohort = min_cohort
         self._min_noise_multiplier = min_noise_multiplier
         self._colluding = colluding
+        self._topology = topology
 
     def __call__(self, message: Message, context: Context, call_next: CallNext) -> Message:
         """Handle one message; all but train messages pass through."""
@@ -98,26 +115,37 @@ class SecureSumMod:
             return Message(error, reply_to=message)
 
     def _answer(self, message: Message, context: Context, call_next: CallNext) -> Message:
-        secure = RECORD in message.content.config_records
-        require(secure, "this client takes part in secure sums only")
-        request: dict[str, Any] = {**message.content.config_records[RECORD]}
-        state = context.state.config_records.get(RECORD, ConfigRecord()).get("state")
-        client = SecureClient(
-            message.metadata.dst_node_id,
-            min_cohort=self._min_cohort,
-            state=state if isinstance(state, bytes) else None,
-        )
-        exchange = request.get("exchange")
+        with _guarded():
+            secure = RECORD in message.content.config_records
+            require(secure, "this client takes part in secure sums only")
+            request: dict[str, Any] = {**message.content.config_records[RECORD]}
+            client = self._client(context)
+            exchange = request.get("exchange")
         if exchange == Exchange.MASKED:
             return self._masked(message, context, call_next, client, request)
-        if exchange == Exchange.SHARES:
-            reply: dict[str, Any] = {**client.deal_shares(request)}
-        elif exchange == Exchange.UNMASK:
-            reply = {**client.unmask(request)}
-        else:  # also for what is no exchange at all, which it refuses
-            reply = {**client.offer_keys(request)}
-        self._leave(context, client, request)
+        with _guarded():
+            if exchange == Exchange.SHARES:
+                reply: dict[str, Any] = {**client.deal_shares(request)}
+            elif exchange == Exchange.CONSISTENCY:
+                reply = {**client.sign_survivors(request)}
+            elif exchange == Exchange.UNMASK:
+                reply = {**client.unmask(request)}
+            else:  # also for what is no exchange at all, which it refuses
+                reply = {**client.offer_keys(request)}
+            self._leave(context, client, request)
         return Message(RecordDict({RECORD: ConfigRecord(reply)}), reply_to=message)
+
+    def _client(self, context: Context) -> SecureClient:
+        identity, roster = _membership(context)
+        state = context.state.config_records.get(RECORD, ConfigRecord()).get("state")
+        return SecureClient(
+            context.node_id,
+            min_cohort=self._min_cohort,
+            topology=self._topology,
+            identity=identity,
+            roster=roster,
+            state=state if isinstance(state, bytes) else None,
+        )
 
     def _masked(
         self,
@@ -127,30 +155,33 @@ class SecureSumMod:
         client: SecureClient,
         request: dict[str, Any],
     ) -> Message:
-        client.accept_shares(request)
-        del message.content[RECORD]
-        preparation = self._share_noise(message.content, client)
-        if preparation.grid is None:
-            raise RefusalError(f"the train message has no '{PREPARATION}' with a grid")
-        context.state.pop(RECORD, None)
+        with _guarded():
+            _check_terms(message.content, client, request)
+            client.accept_shares(request)
+            del message.content[RECORD]
+            preparation = self._share_noise(message.content, client)
+            if preparation.grid is None:
+                raise RefusalError(f"the train message has no '{PREPARATION}' with a grid")
+            context.state.pop(RECORD, None)
         try:
             reply = call_next(message, context)
         finally:
             _keep(context, client)
         if reply.has_error():
             return reply
-        arrays, hosted = _contribution(reply.content)
-        payload = Payload(
-            shapes=tuple(value.shape for value in arrays),
-            fixed_point=preparation.grid,
-            report_clipping=request.get(REPORT) is True,
-        )
-        try:
-            vector = payload.encode(arrays, clients=max(len(hosted), 1))
-        except ValueError as error:
-            raise RefusalError(f"the contribution cannot be summed: {error}") from None
-        fields, masked = client.mask(vector)
-        self._leave(context, client, request)
+        with _guarded():
+            arrays, hosted = _contribution(reply.content)
+            payload = Payload(
+                shapes=tuple(value.shape for value in arrays),
+                fixed_point=preparation.grid,
+                report_clipping=request.get(REPORT) is True,
+            )
+            try:
+                vector = payload.encode(arrays, clients=max(len(hosted), 1))
+            except ValueError as error:
+                raise RefusalError(f"the contribution cannot be summed: {error}") from None
+            fields, masked = client.mask(vector)
+            self._leave(context, client, request)
         content = RecordDict({RECORD: ConfigRecord({**fields, "hosted": hosted})})
         content[VECTOR] = ArrayRecord({"masked": Array(masked)})
         return Message(content, reply_to=message)
@@ -180,6 +211,44 @@ class SecureSumMod:
             current = RoundId.of(request, exchange)
             record_answer(directory.folder(current.run), current, exchange)
         _keep(context, client)
+
+
+@contextmanager
+def _guarded() -> Iterator[None]:
+    """Turn whatever goes wrong with a message into a refusal of a fixed reason."""
+    try:
+        yield
+    except (RefusalError, Refusal):
+        raise
+    except IdentityError as error:
+        log.error("%s", error)
+        raise RefusalError(f"this client cannot use its {ROSTER} or its key") from None
+    except Exception as error:
+        log.error("A message of a secure sum could not be answered: %s.", type(error).__name__)
+        raise RefusalError("the message cannot be answered") from None
+
+
+def _membership(context: Context) -> tuple[Identity | None, Roster | None]:
+    """Return who this client is and with whom it takes part, as its own node config says."""
+    path, directory = (context.node_config.get(key) for key in (ROSTER, STATE_DIR))
+    if not path:
+        return None, None
+    if not directory:
+        raise IdentityError(
+            f"{ROSTER} needs {STATE_DIR} in the node config, with the client's key."
+        )
+    identity, roster = Identity.load(Path(str(directory))), Roster.load(Path(str(path)))
+    if not roster.lists(identity):
+        raise IdentityError(f"{path} does not list the key of '{identity.name}' in {directory}.")
+    return identity, roster
+
+
+def _check_terms(content: RecordDict, client: SecureClient, request: dict[str, Any]) -> None:
+    """Refuse to train another model, or in another way, than the keys of the round are for."""
+    terms = client.terms
+    told = (terms.model, terms.config) if terms else (b"", b"")
+    found = model_digest(content), config_digest(content, request.get(REPORT) is True)
+    require(told == found, "the model or the config is not the one that this round is about")
 
 
 def _keep(context: Context, client: SecureClient) -> None:

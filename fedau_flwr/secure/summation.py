@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from math import sqrt
+from pathlib import Path
 from typing import Any, TypeVar
 
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
@@ -14,11 +15,15 @@ from ..client.preparation import NOISE_TAIL, Preparation
 from ..server.deadlines import DeadlineGrid
 from ..server.summation import Round, Sum, Summation
 from ..wire.fixed_point import MIN_NOISE_STEPS, FixedPoint
+from ..wire.records import decode_exactly
 from ..wire.requests import COUNTED, HOSTED, Request
+from .digests import RECORD, REPORT, config_digest, model_digest
 from .graph import Topology
+from .identity import Roster
 from .message import Message as Fields
 from .message import RoundId, VoidRoundError
-from .mod import RECORD, REPORT, VECTOR
+from .mod import VECTOR
+from .offences import Offences
 from .payload import Payload
 from .server import SecureRound
 
@@ -49,6 +54,12 @@ class SecureSum(Summation):
         Ask for the fraction of values beyond the range, summed up like everything else.
     seed : int | None (default: None)
         Makes the random rounding, and so the sum, repeat from run to run.
+    roster : Path | str | None (default: None)
+        A copy of the clients' roster, which they need not believe: the server leaves out whoever
+        is not in it, where the clients would refuse the round.
+    max_offences : int (default: 2)
+        A node that provably broke the protocol in so many rounds is left out for the rest of the
+        training; 0: never.
     """
 
     secure = True
@@ -62,6 +73,8 @@ class SecureSum(Summation):
         exchange_timeout: float = 60.0,
         report_clipping: bool = False,
         seed: int | None = None,
+        roster: Path | str | None = None,
+        max_offences: int = 2,
     ) -> None:
         if min_cohort < 2:
             raise ValueError(f"min_cohort={min_cohort} must be at least 2.")
@@ -73,6 +86,8 @@ class SecureSum(Summation):
         self.exchange_timeout = exchange_timeout
         self.report_clipping = report_clipping
         self.seed = seed
+        self.roster = None if roster is None else Roster.load(Path(roster))
+        self.offences = Offences(max_offences)
         self.clipped: float | None = None
         self._secure: SecureRound | None = None
         self._payload: Payload | None = None
@@ -104,20 +119,26 @@ class SecureSum(Summation):
     def open(self, this: Round, messages: list[Message]) -> list[Message]:
         """Exchange keys and shares; returns the train messages of those who dealt shares."""
         self._secure, self._refused, self.clipped = None, {}, None
+        messages = self._within_limits(messages)
         if not messages:
             return []
-        self._check_cohort(messages)
         self._payload = Payload(
             shapes=tuple(shape for _, _, shape, _ in this.layout.arrays()),
             fixed_point=self.fixed_point,
             report_clipping=self.report_clipping,
         )
+        for message in messages:
+            asked = Preparation.from_config(_config(message))
+            replace(asked, grid=self.fixed_point, seed=self.seed).announce(message.content)
         secure = SecureRound(
             _round_id(messages[0]),
             size=self._payload.size,
             dtype=self.fixed_point.dtype,
             min_cohort=self.min_cohort,
             topology=self.topology,
+            model=model_digest(messages[0].content),
+            config=config_digest(messages[0].content, self.report_clipping),
+            roster=self.roster,
         )
         try:
             nodes = [message.metadata.dst_node_id for message in messages]
@@ -138,16 +159,22 @@ class SecureSum(Summation):
         result = Sum(rejected=self._refused)
         if secure is None or payload is None:
             return result
-        masked = self._read(replies, result, _vector)
-        hosted = {node: fields.pop("hosted") for node, (fields, _) in masked.items()}
+        masked = self._read(replies, result, lambda reply: _vector(reply, this, payload))
+        hosted = {node: clients for node, (_, _, clients) in masked.items()}
         replies.clear()
         try:
-            result.rejected |= secure.collect_masked(masked)
+            vectors = {node: (fields, vector) for node, (fields, vector, _) in masked.items()}
+            result.rejected |= secure.collect_masked(vectors)
+            if self.roster is not None:
+                signed = self._exchange(this, secure.consistency_requests())
+                self._refused |= secure.collect_consistency(signed)
             revealed = self._exchange(this, secure.unmask_requests())
             total, refused = secure.collect_unmask(revealed)
         except VoidRoundError as void:
             log.warning("Round %d is void: %s.", this.number, void)
             return result
+        finally:
+            self.offences.note(this.number, secure.offences)
         # A client that failed to unmask is in the sum all the same.
         for node, reason in refused.items():
             log.warning("Node %d did not unmask: %s.", node, reason)
@@ -157,21 +184,27 @@ class SecureSum(Summation):
         result.parts = this.layout.assembled(arrays)
         result.nodes = sorted(secure.counted, key=this.order)
         for node in result.nodes:
-            asked = this.asked[node]
-            result.clients += [c for c in asked if c in hosted[node]] if hosted[node] else asked
+            result.clients += hosted[node]
         if clipped is not None:
             self.clipped = clipped / len(result.nodes)
             log.info("%.3g %% of all values were clipped.", 100 * self.clipped)
         return result
 
-    def _check_cohort(self, messages: list[Message]) -> None:
-        hosted = [_config(message).get(HOSTED) for message in messages]
-        clients = sum(len(some) if isinstance(some, list) else 1 for some in hosted)
-        if clients > self.fixed_point.max_cohort:
-            raise ValueError(
-                f"max_cohort={self.fixed_point.max_cohort} is below the {clients} clients of this "
-                "round; the sum could overflow."
-            )
+    def _within_limits(self, messages: list[Message]) -> list[Message]:
+        """Leave out who cheated too often, and who comes after as many as the ring can hold."""
+        within, clients, most = [], 0, self.fixed_point.max_cohort
+        for message in messages:
+            node = message.metadata.dst_node_id
+            hosted = _config(message).get(HOSTED)
+            count = len(hosted) if isinstance(hosted, list) else 1
+            if self.offences.excludes(node):
+                self._refused[node] = "it broke the protocol too often"
+            elif clients + count > most:
+                self._refused[node] = f"more than max_cohort={most} clients could overflow the sum"
+            else:
+                clients += count
+                within.append(message)
+        return within
 
     def _train_messages(
         self, messages: list[Message], requests: Mapping[int, Fields]
@@ -186,8 +219,6 @@ class SecureSum(Summation):
             head = message.metadata
             if head.dst_node_id not in requests:
                 continue
-            asked = Preparation.from_config(_config(message))
-            replace(asked, grid=self.fixed_point, seed=self.seed).announce(message.content)
             fields: dict[str, Any] = {**requests[head.dst_node_id], REPORT: self.report_clipping}
             message.content[RECORD] = ConfigRecord(fields)
             chosen.append(
@@ -212,6 +243,8 @@ class SecureSum(Summation):
         answers: dict[int, Answer] = {}
         for reply in replies:
             node = reply.metadata.src_node_id
+            if node in answers:
+                continue
             if reply.has_error():
                 result.rejected[node] = reply.error.reason or "an error without a reason"
                 continue
@@ -222,18 +255,29 @@ class SecureSum(Summation):
                 result.rejected[node] = wrong
         return answers
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a checkpoint needs."""
+        return self.offences.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.offences.load_state_dict(state)
+
 
 def _fields(reply: Message) -> Fields:
     fields: Any = reply.content.config_records[RECORD]
     return {**fields}
 
 
-def _vector(reply: Message) -> tuple[dict[str, Any], Any]:
+def _vector(reply: Message, this: Round, payload: Payload) -> tuple[Fields, Any, list[int]]:
+    """Return the fields, the masked vector, and the clients that are in it."""
     fields: dict[str, Any] = {**_fields(reply)}
-    hosted = fields.get("hosted")
-    if not isinstance(hosted, list) or len(set(hosted)) != len(hosted):
-        raise ValueError("'hosted' is no list of clients")
-    return fields, reply.content.array_records[VECTOR]["masked"].numpy()
+    asked, hosted = this.asked[reply.metadata.src_node_id], fields.pop("hosted")
+    if not isinstance(hosted, list) or len({*hosted} & {*asked}) != len(hosted):
+        raise ValueError("'hosted' does not name clients among those asked, each once")
+    array = reply.content.array_records[VECTOR]["masked"]
+    vector = decode_exactly(array, (payload.size,), payload.fixed_point.dtype)
+    return fields, vector, hosted or asked
 
 
 def _config(message: Message) -> ConfigRecord:
