@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import inf
@@ -21,6 +20,7 @@ from flwr.app import (
 )
 
 from .. import _flower
+from .._log import log
 from ..arrays import is_averaged
 from ..client.mod import CallNext
 from ..client.preparation import PREPARATION, Preparation
@@ -35,8 +35,6 @@ from .graph import Topology
 from .identity import Identity, IdentityError, Roster
 from .message import Exchange, RefusalError, RoundId, require
 from .payload import Payload
-
-log = logging.getLogger("flwr.fedau")
 
 ROSTER = "fedau-roster"
 VECTOR = "fedau-secure.vector"
@@ -132,6 +130,8 @@ class SecureSumMod:
                 reply = {**client.unmask(request)}
             else:  # also for what is no exchange at all, which it refuses
                 reply = {**client.offer_keys(request)}
+                if not context.node_config.get(ROSTER):
+                    log.info("No %s: the server is trusted to follow the protocol.", ROSTER)
             self._leave(context, client, request)
         return Message(RecordDict({RECORD: ConfigRecord(reply)}), reply_to=message)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from math import sqrt
@@ -11,6 +10,7 @@ from typing import Any, TypeVar
 
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 
+from .._log import log
 from ..client.preparation import NOISE_TAIL, Preparation
 from ..server.deadlines import DeadlineGrid
 from ..server.summation import Round, Sum, Summation
@@ -26,8 +26,6 @@ from .mod import VECTOR
 from .offences import Offences
 from .payload import Payload
 from .server import SecureRound
-
-log = logging.getLogger("flwr.fedau")
 
 Answer = TypeVar("Answer")
 
@@ -88,6 +86,8 @@ class SecureSum(Summation):
         self.seed = seed
         self.roster = None if roster is None else Roster.load(Path(roster))
         self.offences = Offences(max_offences)
+        if self.roster is None:
+            log.info("SecureSum without a roster: clients have to trust the server's protocol.")
         self.clipped: float | None = None
         self._secure: SecureRound | None = None
         self._payload: Payload | None = None
