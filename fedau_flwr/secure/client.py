@@ -108,8 +108,9 @@ class SecureClient:
     def offer_keys(self, request: Fields) -> Message:
         """Begin a round: forget the last one and make fresh keys."""
         current = RoundId.of(request, Exchange.KEYS)
+        last = self._state.terms
         require(
-            current.follows(self._state.terms and self._state.terms.round_id),
+            current.follows(None if last is None else last.round_id),
             f"round {current.round} of attempt {current.attempt} was already begun or is over",
         )
         terms = Terms.of(request, current, roster_digest(self._checks.roster))

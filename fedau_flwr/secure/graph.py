@@ -134,7 +134,8 @@ def _divided(cohort: int, degree: int, needed: int, colluding: int) -> float:
 
 def _missed(cohort: int, marked: NDArray[Any], drawn: int) -> Logs:
     """Return the logarithm of the probability that none of the marked is drawn by one client."""
-    return _log_comb(cohort - 1 - marked, drawn) - _log_comb(cohort - 1, drawn)
+    missed: Logs = _log_comb(cohort - 1 - marked, drawn) - _log_comb(cohort - 1, drawn)
+    return missed
 
 
 def _tail(population: int, marked: NDArray[Any], drawn: int, least: int) -> Logs:
@@ -143,7 +144,7 @@ def _tail(population: int, marked: NDArray[Any], drawn: int, least: int) -> Logs
     if not hits.size:
         return np.full(len(marked), -np.inf)
     ways = _log_comb(marked[:, None], hits) + _log_comb(population - marked[:, None], drawn - hits)
-    tails = np.array([_log_sum(row) for row in ways]) - _log_comb(population, drawn)
+    tails: Logs = np.array([_log_sum(row) for row in ways]) - _log_comb(population, drawn)
     return np.minimum(tails, 0.0)
 
 

@@ -144,16 +144,17 @@ def roster_digest(roster: Roster | None) -> bytes:
 
 def read_member(client: int, reply: Fields, terms: Terms, roster: Roster | None) -> Member:
     """Read a client's keys, signed with a roster."""
-    keys = [read_bytes(reply, key, KEY_BYTES) for key in ("share-key", "mask-key")]
+    share_key, mask_key = (read_bytes(reply, k, KEY_BYTES) for k in ("share-key", "mask-key"))
     same = read_bytes(reply, "roster", KEY_BYTES) == terms.roster
     require(same, "its roster is not the server's, or only one of them has a roster")
     # Others would refuse a bad one, and so lose the round.
-    for key in keys:
+    for key in (share_key, mask_key):
         check_public(key)
     if roster is None:
-        return Member(client, *keys)
+        return Member(client, share_key, mask_key)
     name = read_text(reply, "name")
-    member = Member(client, *keys, name, read_bytes(reply, "signature", SIGNATURE_BYTES))
+    signature = read_bytes(reply, "signature", SIGNATURE_BYTES)
+    member = Member(client, share_key, mask_key, name, signature)
     signed = roster.verify(name, member.signature, terms.statement(member))
     require(signed, "it is not in the roster, or did not sign its keys for this round")
     return member

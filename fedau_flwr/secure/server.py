@@ -106,7 +106,8 @@ class SecureRound:
         def take(client: int, reply: Fields) -> None:
             self._round.check(reply, Exchange.KEYS)
             member = read_member(client, reply, self._terms, self._roster)
-            own = {member.share_key, member.mask_key, *([member.name] if self._roster else [])}
+            own: set[bytes | str] = {member.share_key, member.mask_key}
+            own |= {member.name} if self._roster else set()
             fresh = not taken & own and member.share_key != member.mask_key
             require(fresh, "a public key or a name appears twice")
             require(len(members) < MAX_COHORT, f"{MAX_COHORT} clients are the most")
