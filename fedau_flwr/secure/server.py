@@ -85,6 +85,8 @@ class SecureRound:
         self._holdings = Holdings(0, 0, 0)
         self._signatures: dict[int, bytes] = {}
         self._total: Ring = np.zeros(size, self._dtype)
+        self.refused: Refused = {}
+        """Whose answers were refused in any exchange so far, and why, if the round is void."""
         self.offences: dict[int, str] = {}
         """The clients that broke the protocol in a way that only they can have, and how."""
 
@@ -256,6 +258,7 @@ class SecureRound:
                 take(client, reply)
             except RefusalError as reason:
                 refused[client] = str(reason)
+        self.refused |= refused
         return refused
 
     def _collect_placed(

@@ -148,6 +148,7 @@ class SecureSum(Summation):
             self._refused |= secure.collect_shares(second)
         except VoidRoundError as void:
             log.warning("Round %d is void: %s.", this.number, void)
+            self._refused |= secure.refused
             return []
         self._secure = secure
         return self._train_messages(messages, secure.masked_requests())
@@ -172,6 +173,7 @@ class SecureSum(Summation):
             total, refused = secure.collect_unmask(revealed)
         except VoidRoundError as void:
             log.warning("Round %d is void: %s.", this.number, void)
+            result.rejected |= secure.refused
             return result
         finally:
             self.offences.note(this.number, secure.offences)
