@@ -24,6 +24,8 @@ from .crypto import check_public
 from .message import KEY_BYTES, Fields, read_bytes, read_text, require
 
 KEY_FILE = "identity.key"
+PRIVATE = "private "
+"""What a private key begins with in its file, so that nobody takes it for a public line."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _ROSTER = b"fedau-flwr/secure/2/roster/"
 
@@ -66,7 +68,7 @@ class Identity:
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             with os.fdopen(os.open(path, flags, 0o600), "w") as file:
-                file.write(f'{name} = "{key.hex()}"\n')
+                file.write(f'{name} = "{PRIVATE}{key.hex()}"\n')
                 file.flush()
                 os.fsync(file.fileno())
         except FileExistsError:
@@ -79,7 +81,7 @@ class Identity:
     def load(cls, directory: Path) -> Self:
         """Read the key that `create` wrote."""
         path = directory / KEY_FILE
-        lines = list(_read_lines(path))
+        lines = list(_read_lines(path, PRIVATE))
         if len(lines) != 1:
             raise IdentityError(f"{path} must hold one key, as `fedau keys new` writes it.")
         if path.stat().st_mode & 0o077:
@@ -160,7 +162,7 @@ def read_member(client: int, reply: Fields, terms: Terms, roster: Roster | None)
     return member
 
 
-def _read_lines(path: Path) -> Iterable[tuple[str, bytes]]:
+def _read_lines(path: Path, prefix: str = "") -> Iterable[tuple[str, bytes]]:
     """Read lines of names and 32 bytes in hexadecimal."""
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -169,9 +171,10 @@ def _read_lines(path: Path) -> Iterable[tuple[str, bytes]]:
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise IdentityError(f"{path} is no file of keys: {error}.") from None
     for name, value in content.items():
-        right = isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value)
+        right = isinstance(value, str) and re.fullmatch(prefix + "[0-9a-f]{64}", value)
         if not right or not _NAME.fullmatch(name):
             raise IdentityError(
-                f"{path} says {name!r}, but must hold lines of a name and 32 bytes in hexadecimal."
+                f"{path} is not what `fedau keys` prints: {name!r} must be a name, followed by "
+                "32 bytes in hexadecimal."
             )
-        yield name, bytes.fromhex(value)
+        yield name, bytes.fromhex(value.removeprefix(prefix))

@@ -83,6 +83,13 @@ def test_files_that_are_no_roster_are_refused_in_a_sentence(text, reason, tmp_pa
     assert "Traceback" not in result.output
 
 
+def test_a_private_key_is_not_taken_for_a_public_line(tmp_path):
+    Identity.create(tmp_path, "a")
+    result = fedau("keys", "roster", tmp_path / "identity.key")
+    assert result.exit_code == 2
+    assert (tmp_path / "identity.key").read_text().split('"')[1] not in result.output
+
+
 def test_a_name_in_two_files_is_refused(tmp_path):
     (tmp_path / "a.pub").write_text(identity(1).line)
     result = fedau("keys", "roster", tmp_path / "a.pub", tmp_path / "a.pub")
