@@ -143,8 +143,14 @@ def _tail(population: int, marked: NDArray[Any], drawn: int, least: int) -> Logs
     hits = np.arange(max(least, 0), drawn + 1)
     if not hits.size:
         return np.full(len(marked), -np.inf)
-    ways = _log_comb(marked[:, None], hits) + _log_comb(population - marked[:, None], drawn - hits)
-    tails: Logs = np.array([_log_sum(row) for row in ways]) - _log_comb(population, drawn)
+    # A stranger chooses the sizes: no more than so many numbers are held at once.
+    rows = max(1, 10**6 // hits.size)
+    sums: list[float] = []
+    for start in range(0, len(marked), rows):
+        some = marked[start : start + rows, None]
+        ways = _log_comb(some, hits) + _log_comb(population - some, drawn - hits)
+        sums += [_log_sum(row) for row in ways]
+    tails: Logs = np.array(sums) - _log_comb(population, drawn)
     return np.minimum(tails, 0.0)
 
 

@@ -156,8 +156,8 @@ class SecureSumMod:
         request: dict[str, Any],
     ) -> Message:
         with _guarded():
-            _check_terms(message.content, client, request)
             client.accept_shares(request)
+            _check_terms(message.content, client, request)
             del message.content[RECORD]
             preparation = self._share_noise(message.content, client)
             if preparation.grid is None:

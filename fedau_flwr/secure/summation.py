@@ -279,7 +279,7 @@ def _vector(reply: Message, this: Round, payload: Payload) -> tuple[Fields, Any,
         raise ValueError("'hosted' does not name clients among those asked, each once")
     array = reply.content.array_records[VECTOR]["masked"]
     vector = decode_exactly(array, (payload.size,), payload.fixed_point.dtype)
-    return fields, vector, hosted or asked
+    return fields, vector, [client for client in asked if client in hosted] if hosted else asked
 
 
 def _config(message: Message) -> ConfigRecord:
