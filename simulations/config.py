@@ -59,6 +59,7 @@ _RULES: Mapping[str, tuple[Callable[[Any], object], str]] = {
     "in [0, 1]": (lambda v: 0 <= v <= 1, "min_participation"),
     "in [0, 1)": (lambda v: 0 <= v < 1, "reply_loss"),
     "one of per-image, per-batch": (lambda v: v in ("per-image", "per-batch"), "augmentation"),
+    "one of per-round, continued": (lambda v: v in ("per-round", "continued"), "batches"),
     f"one of own, {AUTHORS}": (lambda v: v in ("own", AUTHORS), "draw"),
     "one of auto, native, torch": (lambda v: v in ("auto", "native", "torch"), "kernel"),
     "cpu, cuda, cuda:N or auto": (re.compile(r"auto|cpu|cuda(:\d+)?").fullmatch, "device"),
@@ -103,6 +104,9 @@ class RunConfig:
     server_lr: float = _key(0.0, "Global step size; 0 is the paper's for this method and data set.")
     augmentation: str = _key("per-image", "Random crops and flips are drawn per-image or, as the "
                              "paper's authors did, per-batch.")  # fmt: skip
+    batches: str = _key("per-round", "A client shuffles its data anew per-round or, as in "
+                        "the paper's authors' program, goes on where its last turn ended: "
+                        "continued.")  # fmt: skip
     reply_loss: float = _key(0.0, "Probability that a train reply never arrives, in [0, 1); the "
                              "paper has 0.")  # fmt: skip
     secure_sum: bool = _key(False, "Let the server see nothing but masked vectors and their sum; "
@@ -149,6 +153,8 @@ class RunConfig:
         yield ("seed", self.draw != AUTHORS or self.seed < 2**32,
                f"below {2**32} with the authors' draw")  # fmt: skip
         yield "clients", self.clients <= count, f"at most {count}, the number of training samples"
+        yield ("batches", self.batches != "continued" or self.participation.simulated,
+               "per-round on a deployment, whose nodes keep no count of their turns")  # fmt: skip
         yield "resume", not self.resume or bool(self.run_dir), "false unless run-dir is given"
         yield "groups", not self.groups or method.groups, f"empty for {name}, which knows no groups"
         yield ("groups", not (self.groups and self.secure_sum),

@@ -12,13 +12,16 @@ from rich.console import Console
 from simulations.cli.invocation import Command, add_commands, end, method_list, seed_list, sentences
 from simulations.cli.options import ALL_METHODS, MakeResources, Seeds, Values, run_options
 from simulations.config import ConfigError, RunConfig
-from simulations.launch.runner import stopped
+from simulations.launch.runner import Resources, stopped
+from simulations.methods import METHODS
 from simulations.report import results
 from simulations.report.runs import find_runs
 from simulations.report.search import Search
 from simulations.report.studies import STUDIES, study_configs
 from simulations.report.studies import study as study_of
+from simulations.runs.estimate import duration, estimated_seconds
 from simulations.runs.resumption import Step, run_missing
+from simulations.tasks import DataError
 
 _OWN = ("resume", "run_dir", "method", "seed")
 _DRAWN = ("dataset", "clients", "alpha_data", "alpha_participation", "mean_participation",
@@ -34,13 +37,22 @@ EachSeed = Annotated[
 ]
 
 
-def table(directory: Directory, out: Out = None, each_seed: EachSeed = False) -> None:
+def table(
+    directory: Directory,
+    out: Out = None,
+    each_seed: EachSeed = False,
+    paired: Annotated[
+        str | None,
+        typer.Option(help="A method, as in fedau:50, to which the others are compared by seed."),
+    ] = None,
+) -> None:
     """Print tables of the runs in DIR, and write them as Markdown and CSV.
 
     Mean ± standard deviation over seeds, with the paper's numbers where settings match.
     """
-    runs = find_runs(_resolved(directory))
-    results.show_tables(runs, _resolved(out or directory), Console(), each_seed=each_seed)
+    runs, where = find_runs(_resolved(directory)), _resolved(out or directory)
+    reference = METHODS.find(paired) if paired else None
+    results.show_tables(runs, where, Console(), each_seed=each_seed, reference=reference)
 
 
 def plot(
@@ -50,7 +62,7 @@ def plot(
         str | None,
         typer.Option(
             help="Kinds of plots, with commas between them: curves, classes, clients, weights, "
-            "cutoff; all that there are results for by default."
+            "cutoff, paper; all that there are results for by default."
         ),
     ] = None,
 ) -> None:
@@ -144,27 +156,39 @@ def study(
     parent = _resolved(out or Path("runs") / f"study-{name}")
     own = method_list(methods) if methods else None
     configs = study_configs(chosen, values, seeds=seed_list(seeds), parent=parent, methods=own)
-    if dry_run and chosen.trains:
-        _list(configs, console)
-    elif dry_run:
+    if not chosen.trains and dry_run:
         console.print("This study needs no training: it draws participation alone.")
-    elif chosen.trains:
+    elif not chosen.trains:
+        first = [config for config in configs if config.seed == configs[0].seed]
+        _draw_participation(name, first, parent, _PROBABILITY)
+    else:
+        _announce(configs, resources(), console, each=dry_run)
+        if dry_run:
+            return
         outcomes = run_missing(configs, resources(), console, where=parent)
         paths = (Path(config.run_dir) for config in configs)
         results.present(paths, parent, console, kinds=chosen.kinds)
         end(outcomes)
-    else:
-        first = [config for config in configs if config.seed == configs[0].seed]
-        _draw_participation(name, first, parent, _PROBABILITY)
 
 
-def _list(configs: list[RunConfig], console: Console) -> None:
-    """Say what a study would do."""
+def _announce(
+    configs: list[RunConfig], resources: Resources, console: Console, *, each: bool
+) -> None:
+    """Say what a study will do, and how long that takes on this machine."""
     steps = [Step.of(config) for config in configs]
-    for step in steps:
+    for step in steps if each else ():
         console.print(str(step), highlight=False, soft_wrap=True)
-    done = sum(step.action == "done" for step in steps)
-    console.print(f"{len(steps)} runs, {done} of them done.", highlight=False)
+    todo = [(step.config, step.reached) for step in steps if step.action != "done"]
+    text = f"{len(steps)} runs, {len(steps) - len(todo)} of them done."
+    if not todo:
+        console.print(text, highlight=False)
+        return
+    try:
+        seconds = estimated_seconds(todo, resources.worker_count)
+        text += f" The others take about {duration(seconds)} on this machine, undisturbed."
+    except (ConfigError, DataError) as error:
+        text += f" How long the others take cannot be said: {error}"
+    console.print(text, highlight=False, soft_wrap=True)
 
 
 def _draw_participation(name: str, configs: list[RunConfig], out: Path, probability: float) -> None:

@@ -72,6 +72,9 @@ class Method(Entry):
     groups: ClassVar[bool] = False
     """Whether clients of a deployment can share the history of a group."""
 
+    average: ClassVar[bool] = False
+    """Whether it is a plain average, which others are to be better than."""
+
     deployable: ClassVar[bool] = True
     """Whether it needs nothing that only a simulation knows."""
 

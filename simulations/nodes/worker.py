@@ -13,6 +13,7 @@ from fedau_flwr.arrays import Arrays
 from fedau_flwr.client.participant import Participant
 from fedau_flwr.client.store import Store
 from simulations.config import RunConfig
+from simulations.nodes.batches import CONTINUED, Turns
 from simulations.nodes.client_states import ClientStates
 from simulations.nodes.evaluator import Evaluator, SampleResults
 from simulations.nodes.resident import ResidentModel
@@ -39,6 +40,8 @@ class Worker:
             model=model,
         )
         self._evaluator = Evaluator(task, model=model)
+        continued = config.batches == CONTINUED
+        self._turns = Turns(self.experiment.process) if continued else None
         self._states: tuple[str, ClientStates] | None = None
 
     def train(self, client: int, model: Arrays, config: Mapping[str, Any]) -> Arrays:
@@ -50,7 +53,14 @@ class Worker:
             seed=(self.config.seed, client, int(config["server-round"])),
             steps=self.config.local_steps,
             batch=self.config.batch_size,
+            turn=self._turn(client, int(config["server-round"])),
         ).parameters
+
+    def _turn(self, client: int, server_round: int) -> int | None:
+        """Return how many turns a client has had, if its batches continue from them."""
+        if self._turns is None:
+            return None
+        return int(self._turns.before(server_round - 1)[client])
 
     def examples(self, client: int) -> int:
         """Return how many samples a client holds."""

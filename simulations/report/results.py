@@ -16,23 +16,32 @@ from rich.console import Console
 
 from fedau_flwr.files import save_text
 from simulations.config import LAST_ROUNDS, ConfigError
+from simulations.methods import Method
 from simulations.report.paper import published, shortened
 from simulations.report.runs import Classes, Panel, Run, grouped, panels, read_runs
 from simulations.report.setting import Columns, Setting
+from simulations.report.statistics import against_paper, paired
 from simulations.report.table import Cell, Spread, Table
 from simulations.runs.summary import SHOWN_CLASSES
 from simulations.tasks.arrays import PARTS
 
-KINDS = ("curves", "classes", "clients", "weights", "cutoff")
+KINDS = ("curves", "classes", "clients", "weights", "cutoff", "paper")
 """Of plots."""
 
 SPREADS = ("loss", "train_accuracy", "test_accuracy")
 
 
-def tables(runs: Sequence[Run], *, each_seed: bool = False) -> list[Table]:
-    """Return what there is to say about runs; with `each_seed`, accuracy in a row per run."""
-    rows = (accuracy(runs, each_seed=each_seed), spread(runs))
-    found = [*rows, *(by_class(panel) for panel in panels(runs))]
+def tables(
+    runs: Sequence[Run], *, each_seed: bool = False, reference: Method | None = None
+) -> list[Table]:
+    """Return what there is to say about runs.
+
+    With `each_seed` accuracy has a row per run; with a `reference` the methods are compared with it
+    seed by seed.
+    """
+    rows = (accuracy(runs, each_seed=each_seed), against_paper(runs), spread(runs))
+    pairs = paired(runs, reference) if reference else ()
+    found = [*rows, *pairs, *(by_class(panel) for panel in panels(runs))]
     return [table for table in found if table is not None]
 
 
@@ -173,11 +182,9 @@ def present(
         show_plots(runs, where, console, **plots)
 
 
-def show_tables(
-    runs: Sequence[Run], where: Path, console: Console, *, each_seed: bool = False
-) -> None:
+def show_tables(runs: Sequence[Run], where: Path, console: Console, **options: Any) -> None:
     """Print tables, of the classes only if there is one comparison, and write them to `where`."""
-    found = tables(runs, each_seed=each_seed)
+    found = tables(runs, **options)
     of_classes = [table for table in found if table.name.startswith("classes-")]
     for table in found:
         if len(of_classes) == 1 or table not in of_classes:

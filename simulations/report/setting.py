@@ -43,6 +43,7 @@ class Setting:
     lr: float = _named("γ", within=("task", "method"))
     server_lr: float = _named("η", within=("task", "method"))
     augmentation: str = _named("augmentation")
+    batches: str = _named("batches")
     reply_loss: float = _named("reply loss")
     secure_sum: bool = _named("secure sum")
 
