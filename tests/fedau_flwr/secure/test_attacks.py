@@ -388,3 +388,16 @@ def test_rubbish_from_one_client_costs_only_that_client_the_round(change):
     after, _ = strategy.aggregate_train(1, replies)
     assert after["x"].numpy().tolist() == [np.float32(0.25 * 4 / 5)] * 4
     assert strategy.ledger.counted == {node: int(node != offender) for node in grid.nodes}
+
+
+def test_a_client_knows_its_own_id_whatever_the_message_is_addressed_to():
+    """Under another's id, it would hold shares in the other's place and mask with other signs."""
+    victims = Victims()
+    requests, _ = victims.run_until(Exchange.SHARES)
+    node, other = sorted(victims.nodes)[:2]
+    without = {**requests[node], "cohort": requests[node]["cohort"][72:], "degree": 3}
+    content = RecordDict({RECORD: ConfigRecord(without)})
+    message = Message(content, dst_node_id=other, message_type=MessageType.TRAIN)
+    message.metadata.__dict__["_message_id"] = "1"
+    reply = victims.app(message, victims.contexts[node])
+    assert reply.error.reason == "refused: the cohort leaves this client out"
