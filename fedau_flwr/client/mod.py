@@ -17,7 +17,9 @@ from ..wire.dialects import NUMPY_METRICS, NUMPY_PARAMETERS, reply_content
 from ..wire.parts import Parts
 from ..wire.records import decode_all, encode
 from ..wire.requests import GROUP, LABEL_RECORD, Refusal, Request
+from .apps import check_app
 from .participant import Participant
+from .policy import NodePolicy
 from .preparation import Preparation
 from .state_directory import open_store
 from .store import Store
@@ -55,8 +57,8 @@ class FedAUMod:
     Flower calls the first mod of a list last on the way back: put this one before mods that work
     on the trained model, and after those that work on what is sent, such as `SecureSumMod`.
 
-    State is kept in `Context.state`, or in the directory that the node config (in simulation,
-    the run config) names as ``fedau-state-dir``: a SuperNode forgets the former when it stops.
+    State is kept in `Context.state`, or in the directory that the node config names as
+    ``fedau-state-dir``: a SuperNode forgets the former when it stops.
     """
 
     def __init__(
@@ -92,11 +94,13 @@ class FedAUMod:
                 )
 
     def __call__(self, message: Message, context: Context, call_next: CallNext) -> Message:
-        """Handle one message; all but train messages pass through."""
-        if message.metadata.message_type.split(".")[0] != MessageType.TRAIN:
-            return call_next(message, context)
+        """Handle one message; all but train messages pass through, if the node's owner agrees."""
+        kind = message.metadata.message_type
         try:
-            return self._train(message, context, call_next)
+            if kind.split(".")[0] == MessageType.TRAIN:
+                return self._train(message, context, call_next)
+            NodePolicy.of(context).check_type(kind)
+            return call_next(message, context)
         except Refusal as refusal:
             return refuse(message, refusal)
 
@@ -136,6 +140,9 @@ class FedAUMod:
         train: Callable[[Arrays], Arrays],
     ) -> tuple[Parts, str | None]:
         """Train and return the contribution, and the group label that goes with it if any."""
+        policy = NodePolicy.of(context)
+        policy.check_contribution()
+        check_app(policy)
         for key in config:
             if "clipping_norm" in key or "clipping-norm" in key:
                 raise Refusal(

@@ -18,6 +18,8 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context
 from ..arrays import Arrays
 from ..weight_state import StateError, WeightState, check_integer
 from ..wire.parts import UPDATE, Parts
+from ..wire.requests import Refusal
+from .answered import Answers
 from .transform import Memory
 
 VERSION = 2
@@ -71,6 +73,16 @@ class Store(ABC):
     @abstractmethod
     def save(self, training: str, versions: Sequence[Version]) -> None:
         """Replace all versions at once."""
+
+    def answers(self, training: str) -> Answers:
+        """Return which rounds of `training` the client has answered, over all attempts."""
+        raise Refusal(
+            f"{type(self).__name__} keeps no record of answered rounds: use a store that does."
+        )
+
+    def record(self, training: str, answers: Answers) -> None:
+        """Keep `answers`, which has to be safe before a reply leaves."""
+        self.answers(training)
 
 
 def versions_to_json(training: str, versions: Sequence[Version]) -> str:
@@ -148,6 +160,7 @@ class ContextStore(Store):
 
     RECORD = "fedau"
     ARRAYS = "fedau.arrays"
+    ANSWERED = "fedau.answered"
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -175,3 +188,19 @@ class ContextStore(Store):
             {"training": training, "versions": versions_to_json(training, versions)}
         )
         self._context.state[self.ARRAYS] = ArrayRecord(arrays)
+
+    def answers(self, training: str) -> Answers:
+        """Return what was answered; a SuperNode that stops forgets it."""
+        record = self._context.state.config_records.get(self.ANSWERED, ConfigRecord())
+        text = record.get(training)
+        return Answers() if text is None else Answers.from_json(str(text), training)
+
+    def record(self, training: str, answers: Answers) -> None:
+        """Keep `answers` in place of those of another training."""
+        record = self._context.state.config_records.get(self.ANSWERED, ConfigRecord())
+        # What follows a dot tells records of one training apart.
+        name = training.partition(".")[0]
+        same = {key: text for key, text in record.items() if key.partition(".")[0] == name}
+        self._context.state[self.ANSWERED] = ConfigRecord(
+            {**same, training: answers.to_json(training)}
+        )

@@ -8,9 +8,13 @@ from flwr.app import RecordDict
 
 from ..client.preparation import PREPARATION
 from ..wire.requests import GROUPS, TRANSFORM
+from .cohort import Terms
+from .message import Fields, require
 
 RECORD = "fedau-secure"
 """The record that marks a message of the protocol and holds its fields."""
+VECTOR = "fedau-secure.vector"
+"""The record that holds the masked vector."""
 REPORT = "report-clipping"
 COMMON = (PREPARATION, TRANSFORM, GROUPS)
 """The entries of the config that decide what a contribution is: the same for all clients."""
@@ -36,3 +40,10 @@ def config_digest(content: RecordDict, report: bool) -> bytes:
     }
     text = json.dumps([shared, report], sort_keys=True, default=repr)
     return hashlib.sha256(b"fedau-flwr/secure/2/config/" + text.encode()).digest()
+
+
+def check_terms(content: RecordDict, terms: Terms | None, request: Fields) -> None:
+    """Refuse to train another model, or in another way, than the keys of the round are for."""
+    told = (terms.model, terms.config) if terms else (b"", b"")
+    found = model_digest(content), config_digest(content, request.get(REPORT) is True)
+    require(told == found, "the model or the config is not the one that this round is about")

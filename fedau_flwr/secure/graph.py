@@ -92,9 +92,13 @@ class Topology:
         """Return how many of the shares that `holders` have give a secret back."""
         return floor(self.threshold * holders) + 1
 
-    def degree(self, cohort: int) -> int:
-        """Return how many holders each client draws."""
-        return _degree(self, cohort)
+    def degree(self, cohort: int, min_cohort: int = 2) -> int:
+        """Return how many holders each client draws.
+
+        Without a roster a client is sure of its own holders only: from 2·min_cohort - 2 on,
+        reaching the threshold implies reaching `min_cohort` among them.
+        """
+        return min(max(_degree(self, cohort), 2 * min_cohort - 2), cohort - 1)
 
     def bounds(self, cohort: int, degree: int, needed: int) -> Bounds:
         """Return what can go wrong if `needed` of ``degree + 1`` shares give a secret back."""

@@ -91,6 +91,11 @@ class SecureRound:
         """The clients that broke the protocol in a way that only they can have, and how."""
 
     @property
+    def cohort(self) -> int:
+        """How many clients sent keys."""
+        return len(self._cohort)
+
+    @property
     def counted(self) -> frozenset[int]:
         """The clients whose vector is in the sum."""
         return frozenset(self._cohort.members[place].client for place in self._holdings.counted)
@@ -120,10 +125,7 @@ class SecureRound:
         self._need_cohort(len(members), "sent keys")
         self._cohort = Cohort(members)
         self._transcript = self._cohort.transcript(self._terms)
-        # Without a roster a client is sure of its own holders only: from 2·min_cohort - 2 on,
-        # reaching the threshold implies reaching min_cohort among them.
-        least = max(self._topology.degree(len(members)), 2 * self._min_cohort - 2)
-        degree = min(least, len(members) - 1)
+        degree = self._topology.degree(len(members), self._min_cohort)
         needed = self._topology.shares_needed(degree + 1)
         self._holdings = Holdings(len(members), degree, needed)
         return refused

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from math import sqrt
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 
@@ -15,19 +15,17 @@ from ..client.preparation import NOISE_TAIL, Preparation
 from ..server.deadlines import DeadlineGrid
 from ..server.summation import Round, Sum, Summation
 from ..wire.fixed_point import MIN_NOISE_STEPS, FixedPoint
-from ..wire.records import decode_exactly
-from ..wire.requests import COUNTED, HOSTED, Request
+from ..wire.requests import HOSTED
+from .arrivals import config_of, fields_of, masked_vector, read_all, round_of
+from .cohort import quorum
 from .digests import RECORD, REPORT, config_digest, model_digest
 from .graph import Topology
 from .identity import Roster
 from .message import Message as Fields
-from .message import RoundId, VoidRoundError
-from .mod import VECTOR
+from .message import VoidRoundError
 from .offences import Offences
 from .payload import Payload
 from .server import SecureRound
-
-Answer = TypeVar("Answer")
 
 
 class SecureSum(Summation):
@@ -46,6 +44,9 @@ class SecureSum(Summation):
         A sum over fewer clients is void; the clients have a minimum of their own.
     topology : Topology (default: Topology())
         Who shares secrets with whom, and how many dropouts that allows.
+    colluding : int (default: 1)
+        How many clients of a neighbourhood may know or tell their share of split noise: clients
+        enlarge theirs accordingly, and their own number if it is larger. A participant knows one.
     exchange_timeout : float (default: 60.0)
         Seconds for an exchange other than training.
     report_clipping : bool (default: False)
@@ -68,6 +69,7 @@ class SecureSum(Summation):
         fixed_point: FixedPoint | None = None,
         min_cohort: int = 3,
         topology: Topology | None = None,
+        colluding: int = 1,
         exchange_timeout: float = 60.0,
         report_clipping: bool = False,
         seed: int | None = None,
@@ -76,11 +78,16 @@ class SecureSum(Summation):
     ) -> None:
         if min_cohort < 2:
             raise ValueError(f"min_cohort={min_cohort} must be at least 2.")
+        if not 0 <= colluding < min_cohort:
+            raise ValueError(
+                f"colluding={colluding} must be at least 0 and below min_cohort={min_cohort}."
+            )
         if not exchange_timeout > 0:
             raise ValueError(f"exchange_timeout={exchange_timeout} must be > 0 seconds.")
         self.fixed_point = fixed_point or FixedPoint()
         self.min_cohort = min_cohort
         self.topology = topology or Topology()
+        self.colluding = colluding
         self.exchange_timeout = exchange_timeout
         self.report_clipping = report_clipping
         self.seed = seed
@@ -91,6 +98,8 @@ class SecureSum(Summation):
         self.clipped: float | None = None
         self._secure: SecureRound | None = None
         self._payload: Payload | None = None
+        # The fewest clients whose sum each one helped to unmask, the last time that they trained.
+        self._survivors: list[int] = []
         self._refused: dict[int, str] = {}
 
     def __repr__(self) -> str:
@@ -109,6 +118,11 @@ class SecureSum(Summation):
                     f"{name} of {noise:.6g} on the sum must be at least four steps of the grid "
                     f"({MIN_NOISE_STEPS * grid.step}); use more bits."
                 )
+        if bit_std is not None and grid.step > 0.5:
+            raise ValueError(
+                f"bits={grid.bits} must be more for value_range={grid.value_range}: the bit of an "
+                f"adaptive norm is 1/2, and the grid's step {grid.step}."
+            )
         needed = norm + NOISE_TAIL * std / sqrt(grid.max_cohort)
         if needed > grid.value_range:
             raise ValueError(
@@ -127,11 +141,17 @@ class SecureSum(Summation):
             fixed_point=self.fixed_point,
             report_clipping=self.report_clipping,
         )
+        survivors = [*self._survivors, self._fewest(len(messages))]
         for message in messages:
-            asked = Preparation.from_config(_config(message))
-            replace(asked, grid=self.fixed_point, seed=self.seed).announce(message.content)
+            asked = replace(
+                Preparation.from_config(config_of(message)),
+                grid=self.fixed_point,
+                colluding=self.colluding,
+                seed=self.seed,
+            )
+            asked.fitted(self._payload.size, survivors).announce(message.content)
         secure = SecureRound(
-            _round_id(messages[0]),
+            round_of(messages[0]),
             size=self._payload.size,
             dtype=self.fixed_point.dtype,
             min_cohort=self.min_cohort,
@@ -150,7 +170,7 @@ class SecureSum(Summation):
             log.warning("Round %d is void: %s.", this.number, void)
             self._refused |= secure.refused
             return []
-        self._secure = secure
+        self._secure, self._survivors = secure, [self._fewest(secure.cohort)]
         return self._train_messages(messages, secure.masked_requests())
 
     def close(self, this: Round, replies: list[Message]) -> Sum:
@@ -160,9 +180,13 @@ class SecureSum(Summation):
         result = Sum(rejected=self._refused)
         if secure is None or payload is None:
             return result
-        masked = self._read(replies, result, lambda reply: _vector(reply, this, payload))
+        masked = read_all(replies, result, lambda reply: masked_vector(reply, this, payload))
         hosted = {node: clients for node, (_, _, clients) in masked.items()}
         replies.clear()
+        result.exposed = bool(masked)
+        if not masked:
+            # An adaptive norm was too large for so few of them, maybe: the least is safe.
+            self._survivors = [self._fewest(self.min_cohort)]
         try:
             vectors = {node: (fields, vector) for node, (fields, vector, _) in masked.items()}
             result.rejected |= secure.collect_masked(vectors)
@@ -192,12 +216,18 @@ class SecureSum(Summation):
             log.info("%.3g %% of all values were clipped.", 100 * self.clipped)
         return result
 
+    def _fewest(self, cohort: int) -> int:
+        """Return the fewest clients whose sum any client of a cohort helps to unmask."""
+        if self.roster is not None:
+            return max(quorum(cohort), self.min_cohort)
+        return self.topology.shares_needed(self.topology.degree(cohort, self.min_cohort) + 1)
+
     def _within_limits(self, messages: list[Message]) -> list[Message]:
         """Leave out who cheated too often, and who comes after as many as the ring can hold."""
         within, clients, most = [], 0, self.fixed_point.max_cohort
         for message in messages:
             node = message.metadata.dst_node_id
-            hosted = _config(message).get(HOSTED)
+            hosted = config_of(message).get(HOSTED)
             count = len(hosted) if isinstance(hosted, list) else 1
             if self.offences.excludes(node):
                 self._refused[node] = "it broke the protocol too often"
@@ -234,28 +264,10 @@ class SecureSum(Summation):
         messages = [Message(c, n, MessageType.TRAIN, ttl=seconds) for n, c in contents.items()]
         replies = DeadlineGrid(this.grid).send_and_receive(messages, timeout=seconds)
         result = Sum()
-        answers = self._read(replies, result, _fields)
+        answers = read_all(replies, result, fields_of)
         # The SuperLink itself replies for a node that is gone, under an id of its own.
         self._refused |= {n: reason for n, reason in result.rejected.items() if n in requests}
         return {node: fields for node, fields in answers.items() if node in requests}
-
-    def _read(
-        self, replies: Iterable[Message], result: Sum, read: Callable[[Message], Answer]
-    ) -> dict[int, Answer]:
-        answers: dict[int, Answer] = {}
-        for reply in replies:
-            node = reply.metadata.src_node_id
-            if node in answers:
-                continue
-            if reply.has_error():
-                result.rejected[node] = reply.error.reason or "an error without a reason"
-                continue
-            try:
-                answers[node] = read(reply)
-            except Exception:  # whatever a client put into its bytes is the client's fault
-                wrong = "not an answer of a secure sum; its client needs SecureSumMod"
-                result.rejected[node] = wrong
-        return answers
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a checkpoint needs."""
@@ -264,31 +276,3 @@ class SecureSum(Summation):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint."""
         self.offences.load_state_dict(state)
-
-
-def _fields(reply: Message) -> Fields:
-    fields: Any = reply.content.config_records[RECORD]
-    return {**fields}
-
-
-def _vector(reply: Message, this: Round, payload: Payload) -> tuple[Fields, Any, list[int]]:
-    """Return the fields, the masked vector, and the clients that are in it."""
-    fields: dict[str, Any] = {**_fields(reply)}
-    asked, hosted = this.asked[reply.metadata.src_node_id], fields.pop("hosted")
-    if not isinstance(hosted, list) or len({*hosted} & {*asked}) != len(hosted):
-        raise ValueError("'hosted' does not name clients among those asked, each once")
-    array = reply.content.array_records[VECTOR]["masked"]
-    vector = decode_exactly(array, (payload.size,), payload.fixed_point.dtype)
-    return fields, vector, [client for client in asked if client in hosted] if hosted else asked
-
-
-def _config(message: Message) -> ConfigRecord:
-    """Return the config of a train message, which is the one record of this kind."""
-    return next(iter(message.content.config_records.values()))
-
-
-def _round_id(message: Message) -> RoundId:
-    # Which round a client was last counted in matters to itself only, and is a list for a host.
-    common = {key: value for key, value in _config(message).items() if key != COUNTED}
-    request = Request.from_config(common)
-    return RoundId(request.training, request.attempt, request.round)

@@ -44,6 +44,7 @@ class Sum:
     parts: Parts | None = None  # the sum part by part, if there is one
     nodes: list[int] = field(default_factory=list)  # whose contributions are in it
     clients: list[int] = field(default_factory=list)  # whose contributions are in it
+    exposed: bool = False  # whether contributions have left clients under a mask, sum or none
     rejected: dict[int, str] = field(default_factory=dict)  # nodes whose replies are not, and why
     groups: list[str] = field(default_factory=list)  # of every accepted reply that named one
     metrics: list[RecordDict] = field(default_factory=list)  # that clients chose to report
@@ -66,6 +67,9 @@ class Summation(ABC):
 
     secure = False
     """Whether replies hold nothing but masked values: no label, and the noise in their share."""
+
+    colluding = 0
+    """How many clients may know their share of the noise, if that is split."""
 
     scalars: tuple[str, ...] = ()
     """Parts of one value that clients add to those of their method."""

@@ -4,7 +4,8 @@ A host serves other clients in every round, so states live where all workers rea
 run's directory, which several machines have to share. A client has a record of fixed size with two
 slots. What a method lets clients remember or send is named arrays: each name has a sparse file of
 blocks of equal size, one per slot, and beside it the names, types and shapes of the arrays in a
-block. Two slots are enough: a simulation only ever resumes from its last checkpoint, so of the
+block; ``answered.bin`` has the rounds that a client has answered, where the run's rules need
+them. Two slots are enough: a simulation only ever resumes from its last checkpoint, so of the
 versions that a `Participant` keeps, the first (the newest one before the checkpoint) and the last
 are all that can be asked for again.
 
@@ -30,9 +31,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedau_flwr.arrays import Arrays
+from fedau_flwr.client.answered import RECENT, Answers
 from fedau_flwr.client.store import Store, Version
 from fedau_flwr.client.transform import Memory
-from fedau_flwr.files import save_text
+from fedau_flwr.files import make_private_folder, save_text
 from fedau_flwr.weight_state import WeightState
 from fedau_flwr.wire.parts import Parts
 
@@ -45,6 +47,14 @@ _SLOT = np.dtype(
         ("elapsed", np.int64),
         ("weight", np.float64),
         ("blocks", np.int64),
+    ]
+)
+_ANSWERED = np.dtype(
+    [
+        ("count", np.int64),
+        ("floor", np.int64),
+        ("rounds", np.int64, RECENT),
+        ("digests", np.uint64, RECENT),
     ]
 )
 RECORD_BYTES = SLOTS * _SLOT.itemsize
@@ -98,14 +108,26 @@ class Blocks:
         _write(self._path, place, block)
 
 
+MARK = "of-a-simulation"
+"""A file that says that a server on this machine has made the directory for its nodes."""
+
+
+def make_states(directory: Path) -> str:
+    """Make the directory of a simulation's states; nodes write into no other, whoever asks."""
+    make_private_folder(directory)
+    (directory / MARK).touch(0o600)
+    return str(directory)
+
+
 class ClientStates:
     """The states of clients in `directory`, which is made if it is not there."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._records = directory / "states.bin"
+        self.answered = directory / "answered.bin"
         self._blocks: dict[str, Blocks] = {}
-        directory.mkdir(parents=True, exist_ok=True)
+        make_private_folder(directory)
 
     def client(self, number: int) -> Store:
         """Return the store of one client."""
@@ -194,6 +216,23 @@ class _ClientStore(Store):
                 record[slot]["round"] = 0
         self._write(record, free, versions[-1])
 
+    def answers(self, training: str) -> Answers:
+        """Return which rounds the client has answered."""
+        del training
+        (entry,) = _read(self._states.answered, self._number, _ANSWERED, 1)
+        pairs = zip(entry["rounds"].tolist(), entry["digests"].tolist(), strict=True)
+        recent = tuple(pair for pair in pairs if pair[0])
+        return Answers(int(entry["count"]), int(entry["floor"]), recent)
+
+    def record(self, training: str, answers: Answers) -> None:
+        """Keep `answers`; like all states it is on the disk once the next checkpoint is."""
+        del training
+        block = np.zeros(1, _ANSWERED)
+        block["count"], block["floor"] = answers.count, answers.floor
+        for place, (server_round, digest) in enumerate(answers.recent):
+            block["rounds"][0, place], block["digests"][0, place] = server_round, digest
+        _write(self._states.answered, self._number, block)
+
     def _write(self, record: NDArray[Any], slot: int, version: Version) -> None:
         entry = record[slot]
         groups = _groups(version)
@@ -251,7 +290,7 @@ def _read(path: Path, place: int, dtype: np.dtype[Any], count: int) -> NDArray[A
 def _write(path: Path, place: int, block: NDArray[Any]) -> None:
     """Write a block at its place; the file takes up space only where something is written."""
     data = block.view(np.uint8).data
-    file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
     try:
         done = 0
         while done < len(data):

@@ -36,7 +36,7 @@ from fedau_flwr.server.callbacks import (
 )
 from fedau_flwr.wire.records import decode_all
 from simulations.config import LEAST_SECURE, RunConfig
-from simulations.nodes.client_states import flush
+from simulations.nodes.client_states import flush, make_states
 from simulations.nodes.deployed_data import server_test_set
 from simulations.nodes.evaluator import Evaluator
 from simulations.nodes.worker import LR, STATES
@@ -82,7 +82,7 @@ def simulation_loop(
             SimulationCheckpoints(run, config, record, times),
             Outcome(run),
         ],
-        train_config=_train_config(config, {STATES: str(run.states)}),
+        train_config=_train_config(config, {STATES: make_states(run.states)}),
         timeout=TIMEOUT,
         check_replies=check_replies,
     )

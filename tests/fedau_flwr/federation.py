@@ -15,8 +15,8 @@ Arrays = dict[str, np.ndarray]
 class Federation(InProcessGrid):
     """Shows the nodes of the clients in `present`, and loses the replies of those in `lost`."""
 
-    def __init__(self, app: ClientApp, clients: int, run_config=None):
-        super().__init__(app, clients, run_config)
+    def __init__(self, app: ClientApp, clients: int, run_config=None, node_config=None):
+        super().__init__(app, clients, run_config, node_config)
         self.present = set(range(clients))
         self.lost: set[int] = set()
         self.replies: list[Message] = []

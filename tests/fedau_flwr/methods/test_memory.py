@@ -82,11 +82,11 @@ def fedvarp():
     return x
 
 
-def play(strategy, mod_of, path=PATH, lost=None, run_config=None):
+def play(strategy, mod_of, path=PATH, lost=None, node_config=None):
     def mod(message, context, call_next):
         return mod_of(context.node_config["partition-id"])(message, context, call_next)
 
-    grid = Federation(training_app(train, [mod]), N, run_config)
+    grid = Federation(training_app(train, [mod]), N, node_config=node_config)
     model = record(x=np.ones(3))
     for t, here in enumerate(path):
         grid.present = set(np.flatnonzero(here).tolist())
@@ -144,7 +144,7 @@ def test_checkpoints_hold_the_memory(strategy, tmp_path):
     config = {"fedau-state-dir": str(tmp_path)}
     first = strategy(N, server_learning_rate=ETA)
     first.checkpointed(0)
-    grid, x = play(first, always(UnitWeighting()), path=PATH[:20], run_config=config)
+    grid, x = play(first, always(UnitWeighting()), path=PATH[:20], node_config=config)
     second = strategy(N, server_learning_rate=ETA)
     second.load_state_dict(first.state_dict())
     model = record(x=x)
