@@ -40,8 +40,8 @@ ROWS = {
     "secure-overhead": ("≤ 1.03", "bytes that it sends / its vector, of {:,}"),
     "roster-server": ("≤ 3", "the server's part with a roster / without, {:,} clients"),
     "roster-client": ("≤ 3", "one client's part with a roster / without, {:,} clients"),
-    "roster-server-few": ("≤ 2", "the server's part with a roster / without, {:,} clients"),
-    "roster-client-few": ("≤ 2", "one client's part with a roster / without, {:,} clients"),
+    "roster-server-few": ("≤ 2", "the server's part with a roster / without, of {:,} alone"),
+    "roster-client-few": ("≤ 2", "one client's part with a roster / without, of {:,} alone"),
     "roster-overhead": ("≤ 1.1", "bytes that a client sends with a roster / its vector, of {:,}"),
 }
 
