@@ -58,7 +58,7 @@ def test_the_bundle_of_the_app_installs_and_runs_from_a_clean_directory(superlin
     names = zipfile.ZipFile(bundle).namelist()
     assert {"fedau_flwr/__init__.py", "simulations/server_app.py", "pyproject.toml"} <= {*names}
     assert not [name for name in names if name.startswith(("tests/", "simulations/examples/"))]
-    flwr("install", str(bundle), "--flwr-dir", str(home))
+    flwr("install", str(bundle))
     (installed,) = home.glob("apps/*/pyproject.toml")
     config = {"clients": 4, "num-server-rounds": 1, "run-dir": str(tmp_path / "run")}
     log = tmp_path / "log"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,10 +72,15 @@ class Ledger:
         for client in clients:
             self.counted.setdefault(client, 0)
 
-    def resume_after(self, server_round: int) -> None:
-        """Let this attempt start later than after its checkpoint: until then nobody is asked."""
+    def resume_after(self, server_round: int, attempts: Sequence[tuple[int, int]]) -> None:
+        """Start later than after the checkpoint, up to where `attempts` have come: nobody is asked.
+
+        These may have ended without a checkpoint of their own, but what they counted stays counted.
+        """
         number, start = self.attempts[-1]
-        self.attempts[-1] = (number, max(start, server_round + 1))
+        if server_round >= start:
+            number = max(number, attempts[-1][0] + 1)
+            self.attempts = [*attempts, (number, server_round + 1)]
 
     def count(self, clients: Iterable[int]) -> None:
         """Note that the contributions of `clients` are in this round's sum."""

@@ -48,6 +48,8 @@ def _hint(said: str) -> str | None:
     """Return what to do about an error that clients of another kind than asked for have."""
     if is_numpy_client(said):
         return "it is a NumPyClient, and the strategy needs numpy_clients=True"
+    if found := re.match(r"TypeError: (\w+Mod)\.__init__\(\) takes", said):
+        return f"the app's mods hold the class {found[1]}, but must hold an object: {found[1]}()"
     if said in {"KeyError: 'arrays'", "KeyError: 'config'", "KeyError: arrays", "KeyError: config"}:
         return (
             "the message has not the record that the app reads: under SecureSum it needs "

@@ -208,6 +208,7 @@ class SumStrategy(Delivering, EvaluatingStrategy):
         layout = Layout(model, self.transform.parts, scalars, tuple(named(model, unweighted)))
         self._round = Round(
             number=self.ledger.round,
+            attempts=tuple(self.ledger.attempts),
             layout=layout.numbered() if self.numpy_clients else layout,
             order=self.roster.number,
             grid=grid,
@@ -285,4 +286,4 @@ class SumStrategy(Delivering, EvaluatingStrategy):
         self.deliveries.load_state_dict(state.get("deliveries", {}))
         # A checkpoint of version 0.1 has what is private about a sum by another name.
         self.summation.load_state_dict(state.get("summation", state.get("privacy", {})))
-        self.ledger.resume_after(self.summation.last_release)
+        self.ledger.resume_after(*self.summation.last_release())

@@ -166,7 +166,8 @@ def study(
     cutoff: accuracy against the cutoff K;
     spread: loss and accuracy over clients;
     weights: the weights against 1/p;
-    patterns: pictures of participation.
+    patterns: pictures of participation;
+    privacy: our own, what differential privacy costs.
     """
     chosen, console = study_of(name), Console()
     parent = _resolved(out or Path("runs") / f"study-{name}")

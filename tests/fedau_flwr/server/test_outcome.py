@@ -56,6 +56,11 @@ def in_ray(said, raised="it"):
             "SecureSumMod, and an app of the Message API a strategy without numpy_clients=True; "
             "its error is KeyError: 'arrays'",
         ),
+        (
+            "<class 'TypeError'>:<'FedAUMod.__init__() takes from 1 to 2 positional arguments'>",
+            "the app's mods hold the class FedAUMod, but must hold an object: FedAUMod(); its "
+            "error is TypeError: FedAUMod.__init__() takes from 1 to 2 positional arguments",
+        ),
         ("x" * 600, "x" * 500),
     ],
 )
@@ -106,6 +111,12 @@ def test_several_rounds_without_a_reply_are_told_together_and_a_later_streak_aga
 def test_the_round_loop_says_so_too(caplog):
     RoundLoop(FedAU(1), Federation(training_app(failing), 1)).run(record(x=np.zeros(1)), 2)
     assert "Nothing was trained: none of 2 rounds counted anybody (2 × ValueError" in caplog.text
+
+
+def test_the_class_instead_of_an_object_among_the_mods_is_told(caplog):
+    grid = Federation(training_app(towards([1.0]), [FedAUMod]), 1)
+    grid.play(FedAU(1), 1, record(x=np.zeros(1)))
+    assert "the app's mods hold the class FedAUMod, but must hold an object" in caplog.text
 
 
 def start(caplog, **options):

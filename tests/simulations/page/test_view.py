@@ -65,6 +65,9 @@ def test_a_run_that_has_not_begun_and_a_directory_without_any(tmp_path):
     found.metrics_file.unlink()
     summary = view_of(found).summary
     assert (summary["status"], summary["round"], summary["problems"]) == ("starting", 0, [])
+    # Flower keeps a file of the same name in the directory of a local federation.
+    (tmp_path / "runs" / "flower").mkdir()
+    (tmp_path / "runs" / "flower" / "config.toml").write_text("[superlink]\ndefault = 'local'\n")
     assert Tree(tmp_path / "runs").changes()["ids"] == ["new"]
     (tmp_path / "empty").mkdir()
     assert Tree(tmp_path / "empty").changes()["runs"] == []
