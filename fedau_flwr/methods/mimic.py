@@ -45,7 +45,8 @@ class CorrectedUpdate(Transform):
 
     def receive(self, memory: Memory, delivered: Arrays) -> Memory:
         """Return the correction of the next update, `D − Δ_last`."""
-        return {CORRECTION: difference(delivered, memory[LAST])}
+        last = memory[LAST]  # without statistics, which no method sees
+        return {CORRECTION: difference({name: delivered[name] for name in last}, last)}
 
 
 class MimiC(SumStrategy):

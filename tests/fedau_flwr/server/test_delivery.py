@@ -192,3 +192,24 @@ def test_a_method_of_ones_own_delivers_what_it_likes():
         (version,) = ContextStore(context).load(strategy.ledger.training)
         np.testing.assert_array_equal(version.memory["told"]["x"], [2, 2])
         np.testing.assert_array_equal(version.received["x"], [3, 3])
+
+
+@pytest.mark.parametrize("kind", [FedAWE, MimiC])
+def test_statistics_are_no_part_of_it(kind):
+    """Layers' running statistics, which methods do not see, change nothing for the others."""
+
+    def train(client, arrays, server_round):
+        trained = towards(TARGETS)(client, arrays, server_round)
+        return {**trained, "bn.running_mean": arrays["bn.running_mean"] + client}
+
+    plain = play(Federation(training_app(towards(TARGETS)), CLIENTS), kind(CLIENTS))
+    grid, strategy = Federation(training_app(train), CLIENTS), kind(CLIENTS)
+    model, mean = record(**{"bn.running_mean": np.zeros(2), "x": np.zeros(2)}), 0.0
+    for t, here in enumerate(PATH, 1):
+        grid.present = set(np.flatnonzero(here).tolist())
+        model = grid.play(strategy, t, model)
+        mean += np.mean([*grid.present]) if grid.present and kind is MimiC else 0.0
+    found = values(model)
+    np.testing.assert_array_equal(found["x"], plain["x"])
+    if kind is MimiC:  # FedAWE's clients start from statistics of their own
+        np.testing.assert_allclose(found["bn.running_mean"], mean)
