@@ -257,7 +257,7 @@ class SumStrategy(FedAvg):
             )
         self._round = None
         result = self.summation.close(this, expected(replies, this.asked))
-        self.ledger.count(result.clients)
+        self.ledger.count(result.clients, released=result.released)
         self.groups.advance(group for group in result.groups if group in self.groups)
         self.last_round = RoundReport.of(this, result, time.monotonic() - self._opened_at)
         self.last_round.log(result.rejected)
