@@ -115,10 +115,10 @@ def pattern(
     if not 0 < probability <= 1:
         raise ConfigError(f"probability is {probability:g}, but must be in (0, 1].")
     config, chosen, console = RunConfig(**values), method_list(patterns), Console()
-    for text in chosen:
-        console.print(pattern_line(config, text), highlight=False, soft_wrap=True)
     where = _resolved(out)
     files = draw_participation(config, where, probability=probability, patterns=chosen)
+    for text in chosen:
+        console.print(pattern_line(config, text), highlight=False, soft_wrap=True)
     results.say_where(files, console)
 
 
