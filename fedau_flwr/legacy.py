@@ -128,10 +128,10 @@ class FedAU(FedAvg):
             rejected=len(rejected) + len(failures),
             absent=0,
             seconds=0.0,
+            reasons={**rejected, **{-n: _failure(f) for n, f in enumerate(failures, 1)}},
         )
         log.info("Round %d: %d counted, %d rejected", report.round, report.counted, report.rejected)
-        causes = {**rejected, **{-n: _failure(f) for n, f in enumerate(failures, 1)}}
-        self.outcome.note(report, causes)
+        self.outcome.note(report)
         if not counted:
             return None, {}
         model = stepped(self._step, self._layout, total, len(counted))

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._log import log
 from ..calling import caller
+from ..client.delivery import is_delivery
 from ..server.evaluation import EvaluatingStrategy
 from .draws import Draws
 from .followed import FollowedRound
@@ -47,8 +48,8 @@ class AvailabilityGrid(IdentifiedGrid):
         Who is there in which round.
     loss : float or array of N numbers in [0, 1]
         Probability that the replies of a client to the train messages of a round never arrive,
-        although the client did train. Other replies are not lost, as they measure rather than
-        train.
+        although the client did train, and as often a message after a round does not reach it. Other
+        replies are not lost, as they measure rather than train.
     seed : int
         Seed of the losses, which are drawn by round and client.
     identity_timeout : float
@@ -69,6 +70,7 @@ class AvailabilityGrid(IdentifiedGrid):
         self._process = process
         self._loss = _as_loss(loss, process.clients)
         self._loss_draws = Draws(seed, "loss")
+        self._delivery_draws = Draws(seed, "lost-deliveries")
         self._server_round: int | None = None
         self._followed = FollowedRound()
         self._asked = False
@@ -130,8 +132,8 @@ class AvailabilityGrid(IdentifiedGrid):
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> list[Message]:
-        """Send through the underlying grid and return the replies by client number."""
-        to_send = list(messages)
+        """Send through the underlying grid and return the replies that arrive, by client number."""
+        to_send = [message for message in messages if not self._never_arrives(message)]
         if self._server_round is None:
             self._followed.check(to_send)
         replies = super().send_and_receive(to_send, timeout=timeout)
@@ -142,6 +144,13 @@ class AvailabilityGrid(IdentifiedGrid):
     def lost(self, server_round: int) -> NDArray[np.bool_]:
         """Return which clients' train replies are lost in a round, if they come at all."""
         return self._loss_draws.uniforms(server_round - 1, self._process.clients) < self._loss
+
+    def _never_arrives(self, message: Message) -> bool:
+        if not self._loss.any() or not is_delivery(message):
+            return False
+        draws = self._delivery_draws.uniforms(self._round_index(), self._process.clients)
+        client = self.client_numbers[message.metadata.dst_node_id]
+        return bool(draws[client] < self._loss[client])
 
     def _arrived(self, replies: Iterable[Message]) -> list[Message]:
         arrived = list(replies)

@@ -16,8 +16,8 @@ from ..server.summation import Round, Sum, Summation
 from ..wire.fixed_point import MIN_NOISE_STEPS, FixedPoint
 from ..wire.requests import COUNTED, HOSTED, Request
 from .graph import Topology
+from .message import Exchange, RoundId, VoidRoundError
 from .message import Message as Fields
-from .message import RoundId, VoidRoundError
 from .mod import RECORD, REPORT, VECTOR
 from .payload import Payload
 from .server import SecureRound
@@ -43,6 +43,9 @@ class SecureSum(Summation):
         A sum over fewer clients is void; the clients have a minimum of their own.
     topology : Topology (default: Topology())
         Who shares secrets with whom, and how many dropouts that allows.
+    colluding : int (default: 1)
+        How many clients of a neighbourhood may know or tell their share of split noise: clients
+        enlarge theirs accordingly, and their own number if it is larger. A participant knows one.
     exchange_timeout : float (default: 60.0)
         Seconds for an exchange other than training.
     report_clipping : bool (default: False)
@@ -59,24 +62,33 @@ class SecureSum(Summation):
         fixed_point: FixedPoint | None = None,
         min_cohort: int = 3,
         topology: Topology | None = None,
+        colluding: int = 1,
         exchange_timeout: float = 60.0,
         report_clipping: bool = False,
         seed: int | None = None,
     ) -> None:
         if min_cohort < 2:
             raise ValueError(f"min_cohort={min_cohort} must be at least 2.")
+        if not 0 <= colluding < min_cohort:
+            raise ValueError(
+                f"colluding={colluding} must be at least 0 and below min_cohort={min_cohort}."
+            )
         if not exchange_timeout > 0:
             raise ValueError(f"exchange_timeout={exchange_timeout} must be > 0 seconds.")
         self.fixed_point = fixed_point or FixedPoint()
         self.min_cohort = min_cohort
         self.topology = topology or Topology()
+        self.colluding = colluding
         self.exchange_timeout = exchange_timeout
         self.report_clipping = report_clipping
         self.seed = seed
         self.clipped: float | None = None
         self._secure: SecureRound | None = None
         self._payload: Payload | None = None
+        # The fewest clients whose sum each one helped to unmask, the last time that they trained.
+        self._survivors: list[int] = []
         self._refused: dict[int, str] = {}
+        self._dropouts: dict[str, int] = {}
 
     def __repr__(self) -> str:
         return f"SecureSum(min_cohort={self.min_cohort})"
@@ -94,6 +106,11 @@ class SecureSum(Summation):
                     f"{name} of {noise:.6g} on the sum must be at least four steps of the grid "
                     f"({MIN_NOISE_STEPS * grid.step}); use more bits."
                 )
+        if bit_std is not None and grid.step > 0.5:
+            raise ValueError(
+                f"bits={grid.bits} must be more for value_range={grid.value_range}: the bit of an "
+                f"adaptive norm is 1/2, and the grid's step {grid.step}."
+            )
         needed = norm + NOISE_TAIL * std / sqrt(grid.max_cohort)
         if needed > grid.value_range:
             raise ValueError(
@@ -101,9 +118,13 @@ class SecureSum(Summation):
                 f"{NOISE_TAIL:g} standard deviations of the least share of its noise."
             )
 
+    def metrics(self) -> dict[str, float]:
+        """Return how many of those asked did not answer in each exchange of the last round."""
+        return {f"dropouts_{exchange}": count for exchange, count in self._dropouts.items()}
+
     def open(self, this: Round, messages: list[Message]) -> list[Message]:
         """Exchange keys and shares; returns the train messages of those who dealt shares."""
-        self._secure, self._refused, self.clipped = None, {}, None
+        self._secure, self._refused, self._dropouts, self.clipped = None, {}, {}, None
         if not messages:
             return []
         self._check_cohort(messages)
@@ -112,6 +133,15 @@ class SecureSum(Summation):
             fixed_point=self.fixed_point,
             report_clipping=self.report_clipping,
         )
+        survivors = [*self._survivors, self.topology.shares_needed(len(messages))]
+        for message in messages:
+            asked = replace(
+                Preparation.from_config(_config(message)),
+                grid=self.fixed_point,
+                colluding=self.colluding,
+                seed=self.seed,
+            )
+            asked.fitted(self._payload.size, survivors).announce(message.content)
         secure = SecureRound(
             _round_id(messages[0]),
             size=self._payload.size,
@@ -128,8 +158,9 @@ class SecureSum(Summation):
         except VoidRoundError as void:
             log.warning("Round %d is void: %s.", this.number, void)
             return []
-        self._secure = secure
-        return self._train_messages(messages, secure.masked_requests())
+        self._secure, requests = secure, secure.masked_requests()
+        self._dropouts[Exchange.MASKED] = len(requests)
+        return self._train_messages(messages, requests)
 
     def close(self, this: Round, replies: list[Message]) -> Sum:
         """Add up the masked vectors and have the masks removed from the sum."""
@@ -141,6 +172,11 @@ class SecureSum(Summation):
         masked = self._read(replies, result, _vector)
         hosted = {node: fields.pop("hosted") for node, (fields, _) in masked.items()}
         replies.clear()
+        self._dropouts[Exchange.MASKED] -= len(masked)
+        result.exposed = bool(masked)
+        if not masked:
+            # An adaptive norm was too large for so few of them, maybe: the least is safe.
+            self._survivors = [self.topology.shares_needed(self.min_cohort)]
         try:
             result.rejected |= secure.collect_masked(masked)
             revealed = self._exchange(this, secure.unmask_requests())
@@ -181,13 +217,13 @@ class SecureSum(Summation):
         They are made anew: a message's time to live runs from its making, and the exchanges
         before this one have used it up.
         """
+        hoods = [1 + len(fields["peers"]) for fields in requests.values()]  # type: ignore[arg-type]
+        self._survivors = [self.topology.shares_needed(clients) for clients in hoods]
         chosen = []
         for message in messages:
             head = message.metadata
             if head.dst_node_id not in requests:
                 continue
-            asked = Preparation.from_config(_config(message))
-            replace(asked, grid=self.fixed_point, seed=self.seed).announce(message.content)
             fields: dict[str, Any] = {**requests[head.dst_node_id], REPORT: self.report_clipping}
             message.content[RECORD] = ConfigRecord(fields)
             chosen.append(
@@ -204,7 +240,10 @@ class SecureSum(Summation):
         answers = self._read(replies, result, _fields)
         # The SuperLink itself replies for a node that is gone, under an id of its own.
         self._refused |= {n: reason for n, reason in result.rejected.items() if n in requests}
-        return {node: fields for node, fields in answers.items() if node in requests}
+        answers = {node: fields for node, fields in answers.items() if node in requests}
+        exchange = str(next(iter(requests.values()), {}).get("exchange"))
+        self._dropouts[exchange] = len(requests) - len(answers)
+        return answers
 
     def _read(
         self, replies: Iterable[Message], result: Sum, read: Callable[[Message], Answer]

@@ -67,6 +67,16 @@ class Ledger:
         requests = [self.request(client, **fields) for client in clients]
         return hosted_config(requests) if hosting else {**requests[0].to_config()}
 
+    def replay(self, clients: Iterable[int]) -> None:
+        """Note who was asked in this round, which is not run again, by an earlier attempt."""
+        for client in clients:
+            self.counted.setdefault(client, 0)
+
+    def resume_after(self, server_round: int) -> None:
+        """Let this attempt start later than after its checkpoint: until then nobody is asked."""
+        number, start = self.attempts[-1]
+        self.attempts[-1] = (number, max(start, server_round + 1))
+
     def count(self, clients: Iterable[int]) -> None:
         """Note that the contributions of `clients` are in this round's sum."""
         for client in clients:

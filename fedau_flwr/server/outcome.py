@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 
 from .._log import log
-from .reasons import sentence
 from .report import RoundReport
 
 SEVERAL = 3
@@ -22,7 +20,7 @@ class Outcome:
         self._told = self._hinted = False
         self._reasons: Counter[str] = Counter()
 
-    def note(self, report: RoundReport, rejected: Mapping[int, str]) -> None:
+    def note(self, report: RoundReport) -> None:
         """Look at a round; several that count nobody in a row are told together."""
         self.rounds += 1
         self.counted += report.counted
@@ -32,9 +30,9 @@ class Outcome:
         if report.counted or not report.asked:
             return
         self._empty += 1
-        self._reasons.update(sentence(reason) for reason in rejected.values())
+        self._reasons.update(report.reasons.values())
         self._reasons += Counter({"no reply": report.absent})
-        if not self._told and (rejected or self._empty >= SEVERAL):
+        if not self._told and (report.rejected or self._empty >= SEVERAL):
             since = report.round - self._empty + 1
             rounds = f"Round {since}" if self._empty == 1 else f"Rounds {since} to {report.round}"
             log.warning("%s counted nobody, although nodes were asked: %s.", rounds, self._why())

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping
+from types import UnionType
 
 from flwr.serverapp.strategy import FedAvg
 
 from ..arrays import Arrays, is_averaged
-from ..privacy.gaussian import GaussianPrivacy
+from ..privacy import GaussianPrivacy, MatrixPrivacy
 from .roster import Roster
 from .summation import Summation
 
-_KINDS: dict[str, tuple[type, str]] = {
+_KINDS: dict[str, tuple[type | UnionType, str]] = {
     "summation": (Summation, "SecureSum()"),
-    "privacy": (GaussianPrivacy, "GaussianPrivacy(norm=1.0, noise_multiplier=1.0)"),
+    "privacy": (GaussianPrivacy | MatrixPrivacy, "GaussianPrivacy(norm=1.0, noise_multiplier=1.0)"),
     "roster": (Roster, "grid.roster"),
 }
 

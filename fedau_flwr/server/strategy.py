@@ -16,12 +16,13 @@ from .. import _flower
 from .._log import log
 from ..arrays import Arrays, moved
 from ..client.transform import Transform
-from ..privacy.gaussian import GaussianPrivacy
+from ..privacy import GaussianPrivacy, MatrixPrivacy
 from ..statistics import Statistics, named, stepped
 from ..wire.parts import Layout, Parts
 from ..wire.records import decode_all, encode
 from .asking import Asking
 from .deadlines import with_deadline
+from .delivery import Deliveries, Delivering
 from .evaluation import EvaluatingStrategy
 from .groups import Groups
 from .ledger import Ledger, check_population
@@ -35,7 +36,7 @@ from .summation import PlainSum, Round, Summation
 from .wrappers import refuse_wrappers
 
 
-class SumStrategy(EvaluatingStrategy):
+class SumStrategy(Delivering, EvaluatingStrategy):
     """A method whose server needs nothing but a sum over its participants.
 
     A method says which `transform` its clients apply to their updates and overrides `step`, the
@@ -61,9 +62,8 @@ class SumStrategy(EvaluatingStrategy):
         `η`.
     summation : Summation | None (default: None)
         How contributions become a sum; plain addition by default.
-    privacy : GaussianPrivacy | None (default: None)
-        Clip contributions and put noise on their sum: the server's own, or under a secure
-        sum the clients'.
+    privacy : GaussianPrivacy | MatrixPrivacy | None (default: None)
+        Clip contributions and put noise on their sum; under a secure sum it is the clients'.
     roster : Roster | None (default: None)
         Which clients a node stands for, where that is known: ``grid.roster`` of an
         `AvailabilityGrid` or a `HostGrid`.
@@ -92,7 +92,7 @@ class SumStrategy(EvaluatingStrategy):
         *,
         server_learning_rate: float = 1.0,
         summation: Summation | None = None,
-        privacy: GaussianPrivacy | None = None,
+        privacy: GaussianPrivacy | MatrixPrivacy | None = None,
         roster: Roster | None = None,
         numpy_clients: bool = False,
         unweighted: Iterable[str] = (),
@@ -114,6 +114,7 @@ class SumStrategy(EvaluatingStrategy):
             self.summation = privacy.around(self.summation)
         self.groups = Groups({})
         self.ledger = Ledger()
+        self.deliveries = Deliveries()
         self.last_round: RoundReport | None = None
         self.outcome = Outcome()
         self._round: Round | None = None
@@ -169,10 +170,11 @@ class SumStrategy(EvaluatingStrategy):
     ) -> Result:
         """Run `num_rounds` rounds; after `load_state_dict` they follow those of the checkpoint."""
         self.timeout, self.offset = timeout, self.ledger.round
+        self.summation.check_rounds(self.offset + num_rounds)
         if (left := self.summation.rounds_left(num_rounds)) < num_rounds:
             log.warning("The privacy budget has room for %d of %d rounds.", left, num_rounds)
-        grid = with_deadline(grid)
         try:
+            grid = with_deadline(grid)
             result = super().start(grid, initial_arrays, left, timeout, *args, **kwargs)
         finally:
             self.offset = 0
@@ -191,11 +193,15 @@ class SumStrategy(EvaluatingStrategy):
         model = decode_all(arrays)
         check_model(model)
         self._names, unweighted = list(model), self.statistics.positions(model)
-        asked: dict[int, list[int]] = {}
-        if self.summation.rounds_left(1):
+        separation, asked = self.summation.separation, dict[int, list[int]]()
+        if (before := self.summation.asked_before(self.ledger.round)) is not None:
+            self.ledger.replay(before)
+        elif self.summation.rounds_left(1):
             if self.fraction_train > 0:
                 self.asking.begin(grid, self.ledger.round, self.min_available_nodes)
-            asked = self.asking.choose(grid, self.roster, self.fraction_train, self.min_train_nodes)
+            here = self.asking.choose(grid, self.roster, self.fraction_train, self.min_train_nodes)
+            awake = {node: separation.awake(some, self.ledger) for node, some in here.items()}
+            asked = {node: some for node, some in awake.items() if some}
         else:
             log.warning("The privacy budget is spent: nobody is asked in this round.")
         scalars = (*self.transform.scalars, *self.summation.scalars)
@@ -216,8 +222,10 @@ class SumStrategy(EvaluatingStrategy):
             groups=self.groups.weights(),
             unweighted=unweighted,
         )
+        rest = separation.to_config()
+        self.deliveries.repeat(self, self._round, config)
         messages = [
-            self.message(node, MessageType.TRAIN, arrays, {**config, **say(clients)})
+            self.message(node, MessageType.TRAIN, arrays, {**config, **say(clients), **rest})
             for node, clients in asked.items()
         ]
         self._sent = self.summation.open(self._round, messages)
@@ -241,12 +249,13 @@ class SumStrategy(EvaluatingStrategy):
         self.ledger.count(result.clients)
         self.groups.advance(group for group in result.groups if group in self.groups)
         self.last_round = RoundReport.of(this, result, time.monotonic() - self._opened_at)
-        self.last_round.log(result.rejected)
-        self.outcome.note(self.last_round, result.rejected)
+        self.last_round.log()
+        self.outcome.note(self.last_round)
         if not self.roster.hosting:
             self.asking.compare(len(self.ledger.counted))
             self.outcome.hint(metrics=bool(result.metrics) or self.summation.secure)
         model = stepped(self.step, this.layout, result.parts, len(result.clients))
+        self.deliveries.send(self, this, result.clients, model)
         metrics = result.mean_metrics(self.train_metrics_aggr_fn, self.weighted_by_key)
         return encode(dict(zip(self._names, model.values(), strict=True))), metrics
 
@@ -258,6 +267,7 @@ class SumStrategy(EvaluatingStrategy):
         of them names the oldest, also after `load_state_dict`.
         """
         self.ledger.safe = server_round
+        self.summation.checkpointed(server_round)
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a checkpoint needs beside the model to go on as if it had not stopped."""
@@ -265,11 +275,14 @@ class SumStrategy(EvaluatingStrategy):
             "ledger": self.ledger.state_dict(),
             "groups": self.groups.state_dict(),
             "summation": self.summation.state_dict(),
+            "deliveries": self.deliveries.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint, as a new attempt that starts with the round after it."""
         self.ledger.load_state_dict(state["ledger"])
         self.groups.load_state_dict(state["groups"])
+        self.deliveries.load_state_dict(state.get("deliveries", {}))
         # A checkpoint of version 0.1 has what is private about a sum by another name.
         self.summation.load_state_dict(state.get("summation", state.get("privacy", {})))
+        self.ledger.resume_after(self.summation.last_release)

@@ -3,8 +3,6 @@
 A `NumPyClient` has a list of arrays in place of named ones, and a fixed set of records around it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, TypeVar
 

@@ -5,14 +5,12 @@ counted. So every train message tells its receiver the last round in which it wa
 and enough about the training's checkpoints for a client to follow a resumed server back.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 ROUND = "server-round"
 TRAINING = "fedau-run"
@@ -23,6 +21,9 @@ COUNTED = "fedau-counted"
 TRANSFORM = "fedau-transform"
 GROUPS = "fedau-groups"
 UNWEIGHTED = "fedau-unweighted"
+DELIVERY = "fedau-delivery"
+"""Marks a train message that asks for no training: it brings something for those who were counted
+in the round that it names."""
 HOSTED = "fedau-clients"
 """Clients that a message addresses at one host; its `COUNTED` is then a list, -1 for None."""
 
@@ -85,7 +86,7 @@ class Request:
         return config
 
     @classmethod
-    def from_config(cls, config: Mapping[str, object]) -> Request:
+    def from_config(cls, config: Mapping[str, object]) -> Self:
         """Read the fields of a train message; a bad one is refused in one sentence."""
         if TRAINING not in config:
             raise Refusal(

@@ -3,7 +3,7 @@ import pytest
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedau_flwr import MIFA, FedAU, FedAUWeighting
+from fedau_flwr import MIFA, FedAU, FedAUWeighting, FedAWE, FedStale, MimiC
 from fedau_flwr.client.host import Host
 from fedau_flwr.client.participant import Participant
 from fedau_flwr.server.roster import Roster
@@ -55,7 +55,7 @@ def play_hosted(strategy, nodes, path, train, lost_nodes=()):
 PATH = np.random.default_rng(2).random((15, CLIENTS)) < 0.4
 
 
-@pytest.mark.parametrize("kind", [FedAU, MIFA])
+@pytest.mark.parametrize("kind", [FedAU, MIFA, FedStale, FedAWE, MimiC])
 @pytest.mark.parametrize("nodes", [1, 2, 4])
 def test_packing_does_not_change_the_result(kind, nodes):
     train = towards(TARGETS)

@@ -269,20 +269,26 @@ def test_an_error_of_the_app_is_passed_on():
     assert not where.state
 
 
-@pytest.mark.parametrize("place", ["node_config", "run_config"])
-def test_a_state_directory_outlives_the_context(tmp_path, place):
+def test_a_state_directory_outlives_the_context(tmp_path):
     app = training_app(plus_one)
 
     def where():
-        if place == "node_config":
-            return context({"fedau-state-dir": str(tmp_path)})
-        return context(**{"fedau-state-dir": str(tmp_path)})
+        return context({"fedau-state-dir": str(tmp_path)})
 
     first = where()
     app(message(Request(4, "t1").to_config(), x=np.zeros(1)), first)
     assert not first.state
     reply = app(message(Request(6, "t1", counted=4).to_config(), x=np.zeros(1)), where())
     assert reply.content["arrays"]["x"].numpy() == 4.0
+
+
+def test_a_run_does_not_choose_where_a_node_writes(tmp_path, caplog):
+    where = context(**{"fedau-state-dir": str(tmp_path / "chosen")})
+    reply = training_app(plus_one)(message(x=np.zeros(1)), where)
+    assert not reply.has_error()
+    assert list(tmp_path.iterdir()) == []
+    assert where.state
+    assert "fedau-state-dir in the run config is ignored" in caplog.text
 
 
 def test_a_group_uses_the_servers_weight_and_is_the_one_label_sent():

@@ -11,6 +11,7 @@ from flwr.clientapp import ClientApp
 
 from fedau_flwr import FedAU, FedAUMod
 from fedau_flwr.client.preparation import PREPARATION, Preparation
+from fedau_flwr.client.state_directory import StateDirectory
 from fedau_flwr.secure import (
     Exchange,
     FixedPoint,
@@ -21,11 +22,12 @@ from fedau_flwr.secure import (
     SecureSum,
     SecureSumMod,
 )
-from fedau_flwr.secure.answered import record_answer
+from fedau_flwr.secure.answered import record_exchange
+from fedau_flwr.secure.app_reply import APP_FAILED
 from fedau_flwr.secure.mod import RECORD, VECTOR
 from fedau_flwr.testing.in_process_grid import InProcessGrid
 from fedau_flwr.wire.records import encode
-from fedau_flwr.wire.requests import Request
+from fedau_flwr.wire.requests import Refusal, Request
 
 from .protocol import ROUND, plain_sum, ring_vectors, run_round
 
@@ -54,17 +56,17 @@ class Victims(InProcessGrid):
             x = message.content["arrays"]["x"].numpy()
             return Message(RecordDict({"arrays": encode({"x": x + 0.25})}), reply_to=message)
 
-        run_config = {"fedau-state-dir": str(state_dir)} if state_dir else {}
-        super().__init__(app, CLIENTS, run_config)
+        node_config = {"fedau-state-dir": str(state_dir)} if state_dir else {}
+        super().__init__(app, CLIENTS, node_config=node_config)
         self.nodes = list(self.contexts)
 
-    def ask(self, node, fields, context=None, preparation=None):
+    def ask(self, node, fields, context=None, preparation=None, number=None):
         """Send one message to one client, maybe with another copy of its context."""
         content = RecordDict({RECORD: ConfigRecord(dict(fields))})
         if fields.get("exchange") == Exchange.MASKED:
             asked = preparation or Preparation(grid=FixedPoint())
             config = asked if isinstance(asked, dict) else asked.to_config()
-            request = Request(int(fields["round"]), "training").to_config()
+            request = Request(number or int(fields["round"]), "training").to_config()
             content["arrays"] = encode({"x": np.zeros(4, np.float32)})
             content["config"] = ConfigRecord({**request, **config})
         message = Message(content, dst_node_id=node, message_type=MessageType.TRAIN)
@@ -113,7 +115,9 @@ def test_two_processes_with_the_same_context_give_one_answer(exchange, tmp_path)
     again = requests[node] if exchange is not Exchange.UNMASK else other_story(requests[node])
     reply = victims.ask(node, again, twin)
     assert reply.has_error()
-    assert "already answered" in reply.error.reason
+    # Before the second masked vector leaves, the weighting has refused to train again.
+    reason = APP_FAILED if exchange is Exchange.MASKED else "already answered"
+    assert reason in reply.error.reason
 
 
 def test_a_restarted_client_does_not_begin_a_round_again(tmp_path):
@@ -129,21 +133,31 @@ def test_a_restarted_client_does_not_begin_a_round_again(tmp_path):
 
 
 def test_the_record_of_answers_only_moves_on(tmp_path):
-    folder = tmp_path / "new"
+    store = StateDirectory(tmp_path / "new", "client-0")
     places = [(1, 1), (1, 2), (2, 1), (2, 10**17)]
     for attempt, number in places:
         for exchange in Exchange:
-            record_answer(folder, RoundId("run", attempt, number), exchange)
+            record_exchange(store, RoundId("run", attempt, number), exchange)
     for attempt, number in places:
         for exchange in Exchange:
             with pytest.raises(RefusalError, match="already answered"):
-                record_answer(folder, RoundId("run", attempt, number), exchange)
-    (tmp_path / "new" / "secure-answered").write_text("rubbish")
-    with pytest.raises(RefusalError, match="damaged"):
-        record_answer(folder, RoundId("run", 3, 1), Exchange.KEYS)
+                record_exchange(store, RoundId("run", attempt, number), exchange)
+    (store.folder("run.2") / "answered").write_text("rubbish")
+    with pytest.raises(Refusal, match="cannot be read"):
+        record_exchange(store, RoundId("run", 2, 10**18), Exchange.KEYS)
     (tmp_path / "file").touch()
-    with pytest.raises(RefusalError, match="fedau-state-dir must be a directory"):
-        record_answer(tmp_path / "file", ROUND, Exchange.KEYS)
+    with pytest.raises(Refusal, match="must be a directory that can be written to"):
+        record_exchange(StateDirectory(tmp_path / "file", "client-0"), ROUND, Exchange.KEYS)
+
+
+def test_no_round_is_trained_for_under_the_name_of_another():
+    """What was answered is known by the round of the shares, what is trained by the config's."""
+    victims = Victims()
+    requests, _ = victims.run_until(Exchange.MASKED, number=7)
+    node = victims.nodes[0]
+    reply = victims.ask(node, requests[node], number=1)
+    assert "belongs to another round than its shares" in reply.error.reason
+    assert not victims.seen_by_app
 
 
 @pytest.mark.parametrize("exchange", Exchange)
@@ -160,7 +174,7 @@ def test_a_later_attempt_at_the_same_round_ends_the_earlier_one():
     victims = Victims()
     requests, _ = victims.run_until(Exchange.UNMASK)
     node = victims.nodes[0]
-    assert not victims.ask(node, RoundId("training", 2, 1).begin(Exchange.KEYS)).has_error()
+    assert not victims.ask(node, RoundId("training", 2, 2).begin(Exchange.KEYS)).has_error()
     reply = victims.ask(node, requests[node])
     assert reply.error.reason == (
         "refused: the exchange 'unmask' is not due: this client's round is 'keys offered'"
@@ -325,10 +339,11 @@ def test_the_state_outlives_an_app_that_fails():
         raise ZeroDivisionError
 
     content = RecordDict({RECORD: ConfigRecord(dict(requests[node]))})
-    content["config"] = ConfigRecord(Preparation(grid=FixedPoint()).to_config())
+    asked = Preparation(grid=FixedPoint()).to_config() | Request(1, "training").to_config()
+    content["config"] = ConfigRecord(asked)
     message = Message(content, dst_node_id=node, message_type=MessageType.TRAIN)
-    with pytest.raises(ZeroDivisionError):
-        SecureSumMod()(message, victims.contexts[node], broken)
+    reply = SecureSumMod()(message, victims.contexts[node], broken)
+    assert reply.error.reason == APP_FAILED
     assert RECORD in victims.contexts[node].state
 
 

@@ -21,7 +21,17 @@ from flwr.client import NumPyClient
 from flwr.clientapp import ClientApp
 from flwr.common.constant import ErrorCode
 
-from fedau_flwr import MIFA, FedAU, FedAUMixin, FedAUMod, FedVARP
+from fedau_flwr import (
+    MIFA,
+    Amplified,
+    FedAU,
+    FedAUMixin,
+    FedAUMod,
+    FedAWE,
+    FedStale,
+    FedVARP,
+    MimiC,
+)
 from fedau_flwr.client.host import Host
 from fedau_flwr.client.participant import Participant
 from fedau_flwr.client.store import ContextStore
@@ -126,6 +136,10 @@ STRATEGIES = {
     "average participating": lambda **o: FedAU(CLIENTS, divisor="participants", **o),
     "MIFA": lambda **options: MIFA(CLIENTS, **options),
     "FedVARP": lambda **options: FedVARP(CLIENTS, **options),
+    "FedStale": lambda **options: FedStale(CLIENTS, **options),
+    "FedAWE": lambda **options: FedAWE(CLIENTS, **options),
+    "MimiC": lambda **options: MimiC(CLIENTS, **options),
+    "Amplified": lambda **options: Amplified(FedAU(CLIENTS, **options), period=3),
 }
 
 
@@ -202,6 +216,8 @@ def test_dropouts_at_every_exchange(exchange):
     assert np.abs(secure["x"] - expected).max() < STEP * 2
     rounds = [strategy.ledger.counted[node] for node in grid.nodes]
     assert rounds == [int(i in counted) for i in range(CLIENTS)]
+    dropouts = {f"dropouts_{one}": 2 * (one is exchange) for one in Exchange}
+    assert strategy.summation.metrics() == dropouts
 
 
 @pytest.mark.parametrize("exchange", Exchange)
@@ -250,7 +266,9 @@ def test_neither_metrics_nor_groups_go_with_a_secure_sum():
     after = run(FedAU(CLIENTS, summation=SecureSum()), grid, [(EVERYONE, {})])
     assert not after["x"].any()
     reasons = {reply.error.reason for reply in grid.replies if reply.has_error()}
-    assert reasons == {"refused: a secure sum takes no metric or label, but ['loss'] is to be sent"}
+    assert reasons == {
+        "refused: a secure sum takes no metric or label, but the app has one to be sent"
+    }
 
 
 def test_hosts_send_the_sum_of_their_clients():
@@ -441,7 +459,7 @@ def test_a_client_that_refuses_was_not_there():
     strategy = FedAU(CLIENTS, summation=SecureSum())
     run(strategy, grid, [(EVERYONE, {})] * 3)
     reasons = [reply.error.reason for reply in grid.replies if reply.has_error()]
-    assert reasons == ["The update of array 'x' is not finite, so it is not sent."]
+    assert reasons == ["the app of this node failed; the node's own log says why"]
     for place, node in enumerate(grid.nodes):
         (last,) = ContextStore(grid.contexts[node]).load(strategy.ledger.training)
         assert last.state.weight == algorithm_2([True, place != 3])

@@ -438,7 +438,7 @@ def test_resume_from_an_older_checkpoint_goes_on_exactly(tmp_path, mods):
     runs = {}
     for name, plan in {"straight": [12], "crashed": [6, 9]}.items():
         app = training_app(train, mods)
-        grid = Federation(app, 4, {"fedau-state-dir": str(tmp_path / name)})
+        grid = Federation(app, 4, node_config={"fedau-state-dir": str(tmp_path / name)})
         strategy = FedAU(num_clients=4)
         strategy.client_numbers = {node: grid.number(node) for node in grid.contexts}
         strategy.checkpointed(0)
@@ -454,7 +454,7 @@ def test_resume_from_an_older_checkpoint_goes_on_exactly(tmp_path, mods):
             strategy = FedAU(num_clients=4)
             strategy.load_state_dict(saved[0])
             model = saved[1]
-            grid = Federation(app, 4, {"fedau-state-dir": str(tmp_path / name)})
+            grid = Federation(app, 4, node_config={"fedau-state-dir": str(tmp_path / name)})
             strategy.client_numbers = {node: grid.number(node) for node in grid.contexts}
             for r in range(7, 13):
                 grid.present = path[r - 1]
