@@ -38,7 +38,7 @@ class Privacy(Entry):
                "none or gaussian with secure-sum: there the noise comes from the clients and "
                "cannot be correlated over rounds")  # fmt: skip
         weighting, b, better = method.learned_weighting(), self.apart.rounds, self.apart.cutoff
-        cutoff = weighting.cutoff if weighting else None
+        cutoff = getattr(weighting, "cutoff", None)
         yield ("method", b == 1 or cutoff is None or cutoff > b,
                f"one with a cutoff above {b}, the separation of a client's rounds, and better "
                f"{better}: {method.name}:{better}")  # fmt: skip
