@@ -104,7 +104,7 @@ class MatrixSum(Summation):
             else:
                 result.parts = nested(stream.release(flattened(result.parts)))
             self._write(this, result, stream)
-        self.round = this.number
+        self.round, result.released = this.number, self._releases is not None
         spent = self.privacy.spent(self.round)
         result.spent = log_spent(spent, self.privacy.epsilon, self.privacy.delta)
         return result

@@ -247,7 +247,7 @@ class SumStrategy(Delivering, EvaluatingStrategy):
             this, replies = ask_numpy_clients(this, self._sent, replies, self.summation.secure)
         self._round, self._sent = None, []
         result = self.summation.close(this, replies)
-        self.ledger.count(result.clients)
+        self.ledger.count(result.clients, released=result.released)
         self.groups.advance(group for group in result.groups if group in self.groups)
         self.last_round = RoundReport.of(this, result, time.monotonic() - self._opened_at)
         self.last_round.log()

@@ -56,6 +56,7 @@ class Sum:
     groups: list[str] = field(default_factory=list)  # of every accepted reply that named one
     metrics: list[RecordDict] = field(default_factory=list)  # that clients chose to report
     spent: dict[str, float] = field(default_factory=dict)  # of a privacy budget, by name
+    released: bool = False  # it is on the disk, and no resumed training will ask for it again
 
     def mean_metrics(
         self, aggregate: Callable[[list[RecordDict], str], MetricRecord], weight_key: str

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from simulations.privacy import NoPrivacy
 from simulations.report.runs import Run
 from simulations.report.table import Cell, Spread, Table
 from simulations.tasks.arrays import PARTS
@@ -21,7 +20,7 @@ REMARK = (
 
 def private(runs: Sequence[Run]) -> Table | None:
     """Return privacy, ε, accuracy and weights of each run, if any of them is private."""
-    if all(isinstance(run.summary.config.protection, NoPrivacy) for run in runs):
+    if not any(run.summary.config.protection.private for run in runs):
         return None
     header = ["privacy", "seed", "ε", "ε (Rényi)", "train", "test",
               "clients in a sum", "ω · rate", "ω · p"]  # fmt: skip

@@ -109,7 +109,7 @@ class Chart {
     });
     let low = Math.min(...all), high = Math.max(...all);
     if (!all.length) [low, high] = [0, 1];
-    if (this.options.focus && later.length && !this.options.log) {
+    if (this.options.focus && later.length > 8 && !this.options.log) {
       const cut = this.options.focus === "falls" ? [low, Math.max(...later)] : [Math.min(...later), high];
       if (cut[1] - cut[0] < (2 / 3) * (high - low)) [low, high] = cut;
     }
