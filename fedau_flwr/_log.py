@@ -10,8 +10,10 @@ class _Escaped(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         text = record.getMessage()
-        if not (plain := text.replace("\t", " ")).isprintable():
-            record.msg = "".join(c if c.isprintable() else repr(c)[1:-1] for c in plain)
+        if not text.isprintable():
+            # Tabs are how Flower's summaries are laid out.
+            shown = (c if c.isprintable() or c == "\t" else repr(c)[1:-1] for c in text)
+            record.msg = "".join(shown)
             record.args = ()
         return True
 

@@ -17,6 +17,7 @@ import typer
 
 from .client.state_directory import describe
 from .privacy.command import privacy
+from .secure.identity import Identity, IdentityError, Roster
 
 USER_ERROR = 2
 _NAME = b'name = "fedau-flwr"'
@@ -29,6 +30,8 @@ app = typer.Typer(
 )
 state_app = typer.Typer(help="Look at the state that clients keep.", no_args_is_help=True)
 app.add_typer(state_app, name="state")
+keys_app = typer.Typer(help="Make the keys of clients, and rosters of them.", no_args_is_help=True)
+app.add_typer(keys_app, name="keys")
 
 
 def fail(sentence: str) -> NoReturn:
@@ -47,6 +50,33 @@ def show_state(
     if not (lines := list(describe(directory))):
         fail(f"DIRECTORY is {str(directory)!r}, but must hold the state of at least one client.")
     typer.echo("\n".join(lines))
+
+
+@keys_app.command("new")
+def new_key(
+    directory: Annotated[Path, typer.Argument(help="The client's fedau-state-dir.")],
+    name: Annotated[
+        str | None, typer.Option(help="The client's name; that of DIRECTORY if not given.")
+    ] = None,
+) -> None:
+    """Make a client's key in DIRECTORY, and print the public line for the roster."""
+    try:
+        identity = Identity.create(directory, name or directory.resolve().name)
+    except IdentityError as error:
+        fail(str(error))
+    typer.echo(identity.line)
+
+
+@keys_app.command("roster")
+def make_roster(
+    files: Annotated[list[Path], typer.Argument(help="Files of public lines.")],
+) -> None:
+    """Print the roster of all clients whose public lines are in FILES."""
+    try:
+        roster = Roster.load(*files)
+    except IdentityError as error:
+        fail(str(error))
+    typer.echo(roster.to_toml(), nl=False)
 
 
 def _in_a_sentence(command: Callable[..., None]) -> Callable[..., None]:
@@ -78,7 +108,7 @@ def find_suite() -> Path | None:
 def main() -> None:
     """Run the command line, with the simulation suite's commands where there is a clone."""
     suite = find_suite()
-    if suite is None and sys.argv[1:] and sys.argv[1] not in {"state", "privacy", "--help"}:
+    if suite is None and sys.argv[1:] and sys.argv[1] not in {"state", "keys", "privacy", "--help"}:
         typer.echo(
             f"`fedau {sys.argv[1]}` belongs to the simulation suite, which is used from a clone of "
             "the fedau-flwr repository: run it there.",

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from simulations.methods import METHODS, Method
 from simulations.patterns import PATTERNS, Pattern
-from simulations.privacy import PRIVACY, NoPrivacy, Privacy
+from simulations.privacy import PRIVACY, Privacy
 from simulations.registry import ConfigError, Registry, check, wrong
 from simulations.tasks import TASKS, Task
 from simulations.tasks.arrays import default_data_dir
@@ -165,17 +165,7 @@ class RunConfig:
         yield "groups", not self.groups or method.groups, f"empty for {name}, which knows no groups"
         yield ("groups", not (self.groups and self.secure_sum),
                "empty with secure-sum: a group's label would leave in clear")  # fmt: skip
-        private = not isinstance(self.protection, NoPrivacy)
-        yield ("privacy", not private or method.participates,
-               f"none for {name}, whose clients send more than what is summed")  # fmt: skip
-        yield ("privacy", self.protection.name != "matrix" or not self.secure_sum,
-               "none or gaussian with secure-sum: there the noise comes from the clients and "
-               "cannot be correlated over rounds")  # fmt: skip
-        apart, weighting = self.protection.apart, method.learned_weighting()
-        cutoff = getattr(weighting, "cutoff", None) or math.inf
-        yield ("method", cutoff > apart.rounds or apart.rounds == 1,
-               f"one with a cutoff above {apart.rounds}, the separation of a client's rounds, and "
-               f"better {apart.cutoff}: {name}:{apart.cutoff}")  # fmt: skip
+        yield from self.protection.relations(method, secure=self.secure_sum)
         yield ("server_lr", not self.server_lr or method.server_step,
                f"0 for {name}, which has no global step size")  # fmt: skip
         yield ("secure_sum", not self.secure_sum or method.secure,
@@ -210,7 +200,7 @@ class RunConfig:
 
     def same_training(self, other: Self) -> None:
         """Raise `ConfigError` unless a run of `other` can go on with these settings."""
-        fixed = self.participation.needs_rounds or not isinstance(self.protection, NoPrivacy)
+        fixed = self.participation.needs_rounds or self.protection.private
         free = MAY_CHANGE - ({"num_server_rounds"} if fixed else set())
         for item in fields(self):
             mine, others = getattr(self, item.name), getattr(other, item.name)

@@ -89,12 +89,14 @@ class Browser:
     def devtools(self, command: str, parameters: dict[str, Any]) -> Any:
         return self.call("POST", "/goog/cdp/execute", cmd=command, params=parameters)
 
-    def picture(self, path: Path, *, whole: bool = False) -> None:
-        options = {"format": "png", "captureBeyondViewport": whole}
-        if whole:
-            script = "const e = document.documentElement; return [e.clientWidth, e.scrollHeight]"
-            width, height = self.run(script)
-            options["clip"] = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
+    def picture(self, path: Path, first: str, last: str) -> None:
+        """Save what is between two elements, both included, as a PNG file."""
+        script = """const box = (query) => document.querySelector(query).getBoundingClientRect();
+            const top = scrollY + box(arguments[0]).top - 8;
+            return [top, scrollY + box(arguments[1]).bottom + 8 - top, innerWidth]"""
+        top, height, width = self.run(script, first, last)
+        clip = {"x": 0, "y": top, "width": width, "height": height, "scale": 1}
+        options = {"format": "png", "captureBeyondViewport": True, "clip": clip}
         path.write_bytes(base64.b64decode(self.devtools("Page.captureScreenshot", options)["data"]))
 
     def complaints(self) -> list[str]:

@@ -24,6 +24,7 @@ from .preparation import Preparation
 from .separation import Resting, Separation
 
 Train = Callable[[int, Arrays], Arrays]
+_NO_RULE = Separation()
 
 
 class Host:
@@ -33,10 +34,15 @@ class Host:
     ----------
     participant : Callable[[int], Participant]
         Returns a client's side of the protocol by its number.
+    separation : Separation (default: Separation())
+        How often each of its clients takes part at most, whatever the server says.
     """
 
-    def __init__(self, participant: Callable[[int], Participant]) -> None:
+    def __init__(
+        self, participant: Callable[[int], Participant], separation: Separation = _NO_RULE
+    ) -> None:
         self._participant = participant
+        self._separation = separation
 
     def contribute(
         self, config: Mapping[str, Any], model: Arrays, train: Train
@@ -46,7 +52,8 @@ class Host:
         A client that cannot contribute (its update is not finite, or it rests) is left out;
         if none can, the host refuses as a whole.
         """
-        preparation, separation = Preparation.from_config(config), Separation.from_config(config)
+        preparation = Preparation.from_config(config)
+        separation = Separation.from_config(config).with_own(self._separation)
         total: Parts | None = None
         included, refusals = [], []
         for client, request in hosted_requests(config).items():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
@@ -98,6 +99,8 @@ class Participant:
     def _answers(self, request: Request, separation: Separation) -> Answers:
         """Return what was answered before, unless the client rests in this round."""
         answers = self.store.answers(request.training)
+        if not self.store.durable:
+            _warn_of_forgetting()
         separation.check(answers, request)
         try:
             separation.check_cutoff(self.weighting, warn=not answers.count)
@@ -123,6 +126,14 @@ class Participant:
                 "that the training began with, or remove the state."
             ) from None
         return versions
+
+
+@cache
+def _warn_of_forgetting() -> None:
+    log.warning(
+        "This client keeps its rounds apart, but forgets them when its process ends: outside of a "
+        "simulation give it a directory, fedau-state-dir in the node config."
+    )
 
 
 def settle(

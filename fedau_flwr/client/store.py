@@ -72,6 +72,9 @@ class Version:
 class Store(ABC):
     """Keeps the versions of one client."""
 
+    durable = True
+    """Whether what is kept outlasts the process."""
+
     @contextmanager
     def locked(self, training: str) -> Iterator[None]:
         """Hold the client's state of `training` against other processes."""
@@ -176,6 +179,7 @@ class ContextStore(Store):
     `save` therefore assigns both records in one go, when everything else has succeeded.
     """
 
+    durable = False
     RECORD = "fedau"
     ARRAYS = "fedau.arrays"
     ANSWERED = "fedau.answered"

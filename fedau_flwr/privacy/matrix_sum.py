@@ -53,10 +53,11 @@ class MatrixSum(Summation):
                 "which the noise of MatrixPrivacy was planned when the training started."
             )
 
-    @property
-    def last_release(self) -> int:  # type: ignore[override]
-        """The last round whose sum is on the disk."""
-        return self._releases.last if self._releases else 0
+    def last_release(self) -> tuple[int, list[tuple[int, int]]]:
+        """Return the last round whose sum is on the disk, and the attempts that led to it."""
+        if self._releases is None or not self._releases.last:
+            return 0, []
+        return self._releases.last, self._releases.read(self._releases.last).attempts
 
     def asked_before(self, server_round: int) -> list[int] | None:
         """Return who was asked in a round whose sum is on the disk, None if it is not."""
@@ -103,7 +104,7 @@ class MatrixSum(Summation):
             else:
                 result.parts = nested(stream.release(flattened(result.parts)))
             self._write(this, result, stream)
-        self.round = this.number
+        self.round, result.released = this.number, self._releases is not None
         spent = self.privacy.spent(self.round)
         result.spent = log_spent(spent, self.privacy.epsilon, self.privacy.delta)
         return result
@@ -112,7 +113,14 @@ class MatrixSum(Summation):
         if self._releases is not None:
             asked = [client for here in this.asked.values() for client in here]
             noise = stream.noise if result.parts else None
-            release = Release(asked, result.clients, result.groups, result.parts, noise)
+            release = Release(
+                asked=asked,
+                attempts=list(this.attempts),
+                clients=result.clients,
+                groups=result.groups,
+                parts=result.parts,
+                noise=noise,
+            )
             self._releases.write(this.number, release)
 
     def checkpointed(self, server_round: int) -> None:

@@ -31,9 +31,10 @@ _SUM, _NOISE, _ABOUT = "sum", "noise", "about"
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """What a round released, and to whom it was put."""
+    """What a round released, whom the server had asked, and the attempts that had led to it."""
 
     asked: list[int]
+    attempts: list[tuple[int, int]]
     clients: list[int] = field(default_factory=list)
     groups: list[str] = field(default_factory=list)
     parts: Parts | None = None
@@ -92,6 +93,7 @@ class Releases:
         about = {
             "training": self._training,
             "asked": release.asked,
+            "attempts": release.attempts,
             "clients": release.clients,
             "groups": release.groups,
         }
@@ -114,6 +116,7 @@ class Releases:
             training = about.pop("training")
             noise = arrays.pop(_NOISE, None)
             sums = {key.removeprefix(f"{_SUM}/"): value for key, value in arrays.items()}
+            about["attempts"] = [(number, start) for number, start in about["attempts"]]
             release = Release(**about, parts=nested(sums) or None, noise=noise)
         except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
             raise ValueError(f"The release {path} cannot be read: {error}.") from None

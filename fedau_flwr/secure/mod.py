@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from math import inf
 from typing import Any
 
@@ -18,6 +17,7 @@ from flwr.app import (
 )
 
 from .. import _flower
+from .._log import log
 from ..client.apps import check_app
 from ..client.delivery import bare_confirmation, is_delivery
 from ..client.identity import answer_identity, asks_identity
@@ -26,19 +26,15 @@ from ..client.own_budget import OwnBudget
 from ..client.policy import NodePolicy, under_mask
 from ..client.preparation import PREPARATION, Preparation
 from ..client.state_directory import open_store, state_directory
-from ..wire.requests import COUNTED, SECURE_RECORD, Refusal, Request
-from .answered import ENOUGH_NOISE, check_round, record_exchange, record_round
+from ..wire.requests import Refusal
+from .answered import ENOUGH_NOISE, check_config, check_round, record_exchange, record_round
 from .app_reply import contribution_of, run_without_words
 from .client import SecureClient
+from .digests import RECORD, REPORT, VECTOR, check_terms
+from .graph import Topology
+from .membership import ROSTER, guarded, membership
 from .message import Exchange, RefusalError, RoundId, require
 from .payload import Payload
-
-log = logging.getLogger("flwr.fedau")
-
-RECORD = SECURE_RECORD
-VECTOR = "fedau-secure.vector"
-"""The record that holds the masked vector."""
-REPORT = "report-clipping"
 
 
 class SecureSumMod:
@@ -60,9 +56,16 @@ class SecureSumMod:
         How many clients of its neighbourhood may know or tell their share of the noise; each
         knows its own. The client's share is enlarged so that the noise of the others alone is
         what was promised.
+    topology : Topology (default: Topology())
+        The fraction of clients that may collude with the server, and how many shares a secret
+        takes: what this client has the server's choices meet.
 
     Notes
     -----
+    With ``fedau-roster`` in the node config, the path of a roster (`fedau keys`), the client takes
+    part only with clients that are in it and were told the same; its own key is in the directory
+    that the node config names as ``fedau-state-dir``.
+
     The node config outranks all of it, the run config and what messages say: ``fedau-min-cohort``,
     ``fedau-min-noise-multiplier``, ``fedau-colluding`` as above, ``fedau-require-secure``,
     ``fedau-allow``, ``fedau-epsilon``; see `fedau_flwr.client.policy.NodePolicy`.
@@ -81,7 +84,12 @@ class SecureSumMod:
     """
 
     def __init__(
-        self, *, min_cohort: int = 3, min_noise_multiplier: float = 0.0, colluding: int = 1
+        self,
+        *,
+        min_cohort: int = 3,
+        min_noise_multiplier: float = 0.0,
+        colluding: int = 1,
+        topology: Topology | None = None,
     ) -> None:
         SecureClient(0, min_cohort=min_cohort)
         if not 0 <= min_noise_multiplier < inf:
@@ -95,6 +103,7 @@ class SecureSumMod:
         self._min_cohort = min_cohort
         self._min_noise_multiplier = min_noise_multiplier
         self._colluding = colluding
+        self._topology = topology
 
     def __call__(self, message: Message, context: Context, call_next: CallNext) -> Message:
         """Handle one message; all but train messages pass through, if the node's owner agrees."""
@@ -118,27 +127,40 @@ class SecureSumMod:
             return Message(error, reply_to=message)
 
     def _answer(self, message: Message, context: Context, call_next: CallNext) -> Message:
-        secure = RECORD in message.content.config_records
-        require(secure, "this client takes part in secure sums only")
-        request: dict[str, Any] = {**message.content.config_records[RECORD]}
-        state = context.state.config_records.get(RECORD, ConfigRecord()).get("state")
-        client = SecureClient(
-            message.metadata.dst_node_id,
-            min_cohort=max(self._min_cohort, NodePolicy.of(context).min_cohort),
-            state=state if isinstance(state, bytes) else None,
-        )
-        exchange = request.get("exchange")
+        with guarded():
+            secure = RECORD in message.content.config_records
+            require(secure, "this client takes part in secure sums only")
+            request: dict[str, Any] = {**message.content.config_records[RECORD]}
+            client = self._client(context)
+            exchange = request.get("exchange")
         if exchange == Exchange.MASKED:
             return self._masked(message, context, call_next, client, request)
-        if exchange == Exchange.SHARES:
-            reply: dict[str, Any] = {**client.deal_shares(request)}
-        elif exchange == Exchange.UNMASK:
-            reply = {**client.unmask(request)}
-        else:  # also for what is no exchange at all, which it refuses
-            reply = {**client.offer_keys(request)}
-            check_round(open_store(context), RoundId.of(request, Exchange.KEYS))
-        self._leave(context, client, request)
+        with guarded():
+            if exchange == Exchange.SHARES:
+                reply: dict[str, Any] = {**client.deal_shares(request)}
+            elif exchange == Exchange.CONSISTENCY:
+                reply = {**client.sign_survivors(request)}
+            elif exchange == Exchange.UNMASK:
+                reply = {**client.unmask(request)}
+            else:  # also for what is no exchange at all, which it refuses
+                reply = {**client.offer_keys(request)}
+                check_round(open_store(context), RoundId.of(request, Exchange.KEYS))
+                if not context.node_config.get(ROSTER):
+                    log.info("No %s: the server is trusted to follow the protocol.", ROSTER)
+            self._leave(context, client, request)
         return Message(RecordDict({RECORD: ConfigRecord(reply)}), reply_to=message)
+
+    def _client(self, context: Context) -> SecureClient:
+        identity, roster = membership(context)
+        state = context.state.config_records.get(RECORD, ConfigRecord()).get("state")
+        return SecureClient(
+            context.node_id,
+            min_cohort=max(self._min_cohort, NodePolicy.of(context).min_cohort),
+            topology=self._topology,
+            identity=identity,
+            roster=roster,
+            state=state if isinstance(state, bytes) else None,
+        )
 
     def _masked(
         self,
@@ -149,15 +171,17 @@ class SecureSumMod:
         request: dict[str, Any],
     ) -> Message:
         policy = NodePolicy.of(context)
-        client.accept_shares(request)
-        del message.content[RECORD]
-        current = RoundId.of(request, Exchange.MASKED)
-        asked, preparation = self._share_noise(message.content, client, policy, current)
-        if preparation.grid is None:
-            raise RefusalError(f"the train message has no '{PREPARATION}' with a grid")
-        budget = OwnBudget.of(context, policy)
-        budget.check(asked.noise_multiplier)
-        context.state.pop(RECORD, None)
+        with guarded():
+            client.accept_shares(request)
+            check_terms(message.content, client.terms, request)
+            del message.content[RECORD]
+            current = RoundId.of(request, Exchange.MASKED)
+            asked, preparation = self._share_noise(message.content, client, policy, current)
+            if preparation.grid is None:
+                raise RefusalError(f"the train message has no '{PREPARATION}' with a grid")
+            budget = OwnBudget.of(context, policy)
+            budget.check(asked.noise_multiplier)
+            context.state.pop(RECORD, None)
         token = under_mask.set(True)
         try:
             reply = run_without_words(message, context, call_next)
@@ -166,21 +190,22 @@ class SecureSumMod:
             _keep(context, client)
         if reply.has_error():
             return reply
-        arrays, hosted = contribution_of(reply.content)
-        payload = Payload(
-            shapes=tuple(value.shape for value in arrays),
-            fixed_point=preparation.grid,
-            report_clipping=request.get(REPORT) is True,
-        )
-        try:
-            vector = payload.encode(arrays, clients=max(len(hosted), 1))
-        except ValueError as error:
-            raise RefusalError(f"the contribution cannot be summed: {error}") from None
-        fields, masked = client.mask(vector)
-        budget.charge(asked.noise_multiplier)
-        if asked.noise_multiplier < (self._least_noise(policy) or ENOUGH_NOISE):
-            record_round(open_store(context), current)
-        self._leave(context, client, request)
+        with guarded():
+            arrays, hosted = contribution_of(reply.content)
+            payload = Payload(
+                shapes=tuple(value.shape for value in arrays),
+                fixed_point=preparation.grid,
+                report_clipping=request.get(REPORT) is True,
+            )
+            try:
+                vector = payload.encode(arrays, clients=max(len(hosted), 1))
+            except ValueError as error:
+                raise RefusalError(f"the contribution cannot be summed: {error}") from None
+            fields, masked = client.mask(vector)
+            budget.charge(asked.noise_multiplier)
+            if asked.noise_multiplier < (self._least_noise(policy) or ENOUGH_NOISE) * (1 - 1e-9):
+                record_round(open_store(context), current)
+            self._leave(context, client, request)
         content = RecordDict({RECORD: ConfigRecord({**fields, "hosted": hosted})})
         content[VECTOR] = ArrayRecord({"masked": Array(masked)})
         return Message(content, reply_to=message)
@@ -196,10 +221,10 @@ class SecureSumMod:
         configs = list(content.config_records.values())
         # In a second one a decoy could promise the noise that the app's own config does not.
         require(len(configs) == 1, "the train message does not hold exactly one config")
-        _check_round_of(configs[0], current)
+        check_config(configs[0], current)
         asked = Preparation.from_config(configs[0])
         least = self._least_noise(policy)
-        if asked.noise_multiplier < least:
+        if asked.noise_multiplier < least * (1 - 1e-9):  # a quotient may be off by its last bit
             raise RefusalError(
                 f"a noise multiplier of {asked.noise_multiplier:.6g} is below this client's "
                 f"min_noise_multiplier={least}"
@@ -223,14 +248,6 @@ class SecureSumMod:
             exchange = Exchange(request["exchange"])
             record_exchange(directory, RoundId.of(request, exchange), exchange)
         _keep(context, client)
-
-
-def _check_round_of(config: ConfigRecord, current: RoundId) -> None:
-    """Refuse to train for a round under the name of another, which may not have been answered."""
-    # Which round each client of a host was last counted in is a list.
-    request = Request.from_config({key: v for key, v in config.items() if key != COUNTED})
-    same = RoundId(request.training, request.attempt, request.round) == current
-    require(same, "the train message belongs to another round than its shares")
 
 
 def _keep(context: Context, client: SecureClient) -> None:

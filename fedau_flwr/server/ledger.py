@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +29,7 @@ class Ledger:
     round: int = 0
     safe: int | None = None
     counted: dict[int, int] = field(default_factory=dict)
+    released: int = 0  # the last round whose sum is on the disk: no attempt goes back before it
 
     def open(self, server_round: int) -> None:
         """Begin a round, which must come after the last one."""
@@ -54,7 +55,7 @@ class Ledger:
             client=client,
             attempts=tuple(self.attempts),
             counted=self.counted.get(client),
-            safe=self.safe,
+            safe=None if self.safe is None else max(self.safe, self.released),
             transform=transform,
             groups=groups or {},
             unweighted=unweighted,
@@ -72,13 +73,21 @@ class Ledger:
         for client in clients:
             self.counted.setdefault(client, 0)
 
-    def resume_after(self, server_round: int) -> None:
-        """Let this attempt start later than after its checkpoint: until then nobody is asked."""
-        number, start = self.attempts[-1]
-        self.attempts[-1] = (number, max(start, server_round + 1))
+    def resume_after(self, server_round: int, attempts: Sequence[tuple[int, int]]) -> None:
+        """Start later than after the checkpoint, up to where `attempts` have come: nobody is asked.
 
-    def count(self, clients: Iterable[int]) -> None:
-        """Note that the contributions of `clients` are in this round's sum."""
+        These may have ended without a checkpoint of their own, but what they counted stays counted.
+        """
+        number, start = self.attempts[-1]
+        self.released = server_round
+        if server_round >= start:
+            number = max(number, attempts[-1][0] + 1)
+            self.attempts = [*attempts, (number, server_round + 1)]
+
+    def count(self, clients: Iterable[int], *, released: bool = False) -> None:
+        """Note that the contributions of `clients` are in this round's sum, and if it is safe."""
+        if released:
+            self.released = self.round
         for client in clients:
             self.counted[client] = self.round
 

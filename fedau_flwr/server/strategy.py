@@ -209,6 +209,7 @@ class SumStrategy(Delivering, EvaluatingStrategy):
         layout = Layout(model, self.transform.parts, scalars, tuple(named(model, self.unweighted)))
         self._round = Round(
             number=self.ledger.round,
+            attempts=tuple(self.ledger.attempts),
             layout=layout.numbered() if self.numpy_clients else layout,
             order=self.roster.number,
             grid=grid,
@@ -247,7 +248,7 @@ class SumStrategy(Delivering, EvaluatingStrategy):
             this, replies = ask_numpy_clients(this, self._sent, replies, self.summation.secure)
         self._round, self._sent = None, []
         result = self.summation.close(this, replies)
-        self.ledger.count(result.clients)
+        self.ledger.count(result.clients, released=result.released)
         self.groups.advance(group for group in result.groups if group in self.groups)
         self.last_round = RoundReport.of(this, result, time.monotonic() - self._opened_at)
         self.last_round.log()
@@ -286,4 +287,4 @@ class SumStrategy(Delivering, EvaluatingStrategy):
         self.deliveries.load_state_dict(state.get("deliveries", {}))
         # A checkpoint of version 0.1 has what is private about a sum by another name.
         self.summation.load_state_dict(state.get("summation", state.get("privacy", {})))
-        self.ledger.resume_after(self.summation.last_release)
+        self.ledger.resume_after(*self.summation.last_release())

@@ -8,7 +8,7 @@ without any strategy noticing, and privacy is a wrapper around either.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,6 +39,7 @@ class Round:
     grid: Grid  # reaches the nodes
     timeout: float  # the deadline in seconds
     asked: Mapping[int, list[int]] = field(default_factory=dict)  # the clients of each node
+    attempts: tuple[tuple[int, int], ...] = ((1, 1),)  # number and first round of each
     # The metric in which a client without `FedAUMod` says how many examples it has.
     example_key: str = "num-examples"
 
@@ -55,6 +56,7 @@ class Sum:
     groups: list[str] = field(default_factory=list)  # of every accepted reply that named one
     metrics: list[RecordDict] = field(default_factory=list)  # that clients chose to report
     spent: dict[str, float] = field(default_factory=dict)  # of a privacy budget, by name
+    released: bool = False  # it is on the disk, and no resumed training will ask for it again
 
     def mean_metrics(
         self, aggregate: Callable[[list[RecordDict], str], MetricRecord], weight_key: str
@@ -91,9 +93,6 @@ class Summation(ABC):
     norm: float | None = None
     """The largest L2 norm of a client's contribution, where contributions are clipped."""
 
-    last_release = 0
-    """The last round whose sum is on the disk: up to it nobody is asked again after a resume."""
-
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
 
@@ -108,6 +107,13 @@ class Summation(ABC):
     def check_rounds(self, rounds: int) -> None:
         """Refuse a training of so many rounds, if it cannot have them."""
         del rounds
+
+    def last_release(self) -> tuple[int, Sequence[tuple[int, int]]]:
+        """Return the last round whose sum is on the disk, and the attempts that led to it.
+
+        A resumed training asks nobody up to this round.
+        """
+        return 0, ()
 
     def asked_before(self, server_round: int) -> list[int] | None:
         """Return who was asked in a round whose sum is on the disk, None if it is not."""

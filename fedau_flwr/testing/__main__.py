@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from .conformance import compare
-from .vectors import SHIPPED, answered, questions, read, write
+from .vectors import SHIPPED, Vectors, answered, questions, read, write
 
 SHOWN = 5
 
@@ -28,9 +28,9 @@ def main(arguments: list[str] | None = None) -> int:
         "--questions", metavar="FILE", type=Path, help="write them to FILE without the answers"
     )
     given = parser.parse_args(arguments)
-    for path, vectors in ((given.write, answered), (given.questions, questions)):
+    for path, made in ((given.write, answered), (given.questions, questions)):
         if path is not None:
-            write(path, vectors())
+            write(path, made())
             print(f"Wrote {path}.")
             return 0
     try:
@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
     return _report(vectors)
 
 
-def _report(vectors: dict[str, list[dict[str, object]]]) -> int:
+def _report(vectors: Vectors) -> int:
     found, asked = compare(vectors), questions()
     for section, wrong in found.items():
         many = len(vectors[section])

@@ -115,10 +115,10 @@ def pattern(
     if not 0 < probability <= 1:
         raise ConfigError(f"probability is {probability:g}, but must be in (0, 1].")
     config, chosen, console = RunConfig(**values), method_list(patterns), Console()
-    for text in chosen:
-        console.print(pattern_line(config, text), highlight=False, soft_wrap=True)
     where = _resolved(out)
     files = draw_participation(config, where, probability=probability, patterns=chosen)
+    for text in chosen:
+        console.print(pattern_line(config, text), highlight=False, soft_wrap=True)
     results.say_where(files, console)
 
 
@@ -166,7 +166,8 @@ def study(
     cutoff: accuracy against the cutoff K;
     spread: loss and accuracy over clients;
     weights: the weights against 1/p;
-    patterns: pictures of participation.
+    patterns: pictures of participation;
+    privacy: our own, what differential privacy costs.
     """
     chosen, console = study_of(name), Console()
     parent = _resolved(out or Path("runs") / f"study-{name}")

@@ -19,7 +19,7 @@ class FedStaleMethod(Method):
     place = 9
     style = OLIVE
     step_sizes = steps(svhn=(0.1, 1), cifar10=(0.1, 1), cifar100=(0.0562, 1.78),
-                       cinic10=(0.1, 1), synthetic=(0.178, 1))  # fmt: skip
+                       cinic10=(0.1, 1), synthetic=(0.316, 1))  # fmt: skip
 
     def __post_init__(self) -> None:
         check("beta of method fedstale", self.beta, 0 <= self.beta <= 1, "in [0, 1]")

@@ -71,7 +71,11 @@ def write_report(directory: Path, out: Path, *, only: Iterable[str] | None = Non
         "made": datetime.now().astimezone().isoformat(timespec="minutes"),
         "details": _details(tree.views.values()),
     }
-    blocks["data"] = _packed(json.dumps(_rounded(data), allow_nan=False).encode())
+    text = json.dumps(_rounded(data), allow_nan=False, ensure_ascii=False)
+    # Whoever gets the file need not know where this machine keeps its own.
+    for place in (f"{tree.root}/", str(tree.root)):
+        text = text.replace(json.dumps(place, ensure_ascii=False)[1:-1], "")
+    blocks["data"] = _packed(text.encode())
     page = html()
     policy = _POLICY.format(
         style=_hashed(style()), script=_hashed(script()), more="base-uri 'none'"

@@ -10,6 +10,7 @@ from typing import Any
 from simulations.page.view import RunView
 from simulations.report.looks import chosen_looks
 from simulations.report.runs import compared, run_paths
+from simulations.runs.directory import RunDirectory
 
 LOOK_SECONDS = 3.0
 """Between two looks for new runs; those that are known are looked at whenever somebody asks."""
@@ -25,12 +26,18 @@ class Tree:
         self.views: dict[str, RunView] = {}
         self.version = 0
         self._looked = 0.0
+        self._runs: set[str] = set()
         self._panels: list[dict[str, Any]] = []
 
     def refresh(self) -> None:
         """Read what is new."""
         if time.monotonic() - self._looked >= LOOK_SECONDS:
-            paths = {path.relative_to(self.root).as_posix(): path for path in run_paths(self.root)}
+            paths = {
+                path.relative_to(self.root).as_posix(): path
+                for path in run_paths(self.root)
+                if path.as_posix() in self._runs or _is_run(path)
+            }
+            self._runs |= {path.as_posix() for path in paths.values()}
             if self._only is not None:
                 paths = {key: path for key, path in paths.items() if key in self._only}
             if paths.keys() != self.views.keys():
@@ -57,6 +64,15 @@ class Tree:
             "runs": [view.summary for view in views.values() if view.version > since],
             "panels": self._panels if self.version > since else None,
         }
+
+
+def _is_run(path: Path) -> bool:
+    """Return whether a directory is that of a run, not of another program with a config.toml."""
+    run = RunDirectory(path)
+    try:
+        return run.outcome_file.exists() or b"method" in run.config_file.read_bytes()
+    except OSError:
+        return False
 
 
 def _panels(views: Iterable[RunView]) -> list[dict[str, Any]]:

@@ -66,7 +66,7 @@ class RunView:
             "name": run.path.name,
             "status": status,
             "round": last if going else outcome.get("round", last),
-            "sentence": self._said(outcome),
+            "sentence": str(outcome.get("sentence", "The run has not begun yet.")),
             "speed": number_or_none(progress.get("rounds_per_second")) if going else None,
             "left": number_or_none(progress.get("seconds_left")) if going else None,
             "changed": max((stamp[0] for stamp in self._seen if stamp), default=0) / 1e9,
@@ -76,10 +76,6 @@ class RunView:
             "classes": self._classes(entries),
             "spread": self._spread(entries),
         }
-
-    def _said(self, outcome: dict[str, Any]) -> str:
-        said = str(outcome.get("sentence", "The run has not begun yet."))
-        return said.replace(f"{self._root}/", "")
 
     def _curves(self, entries: list[dict[str, Any]]) -> dict[str, list[Any]]:
         metric = self.config.task.metric if self.config else "accuracy"

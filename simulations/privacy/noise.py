@@ -61,6 +61,7 @@ class CorrelatedNoise(Noise):
 
     name = "matrix"
     place = 3
+    on_secure_sums = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

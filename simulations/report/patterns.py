@@ -29,7 +29,7 @@ def pattern_picture(
     title = f"one client with p = {probability:g}, seed {config.seed}"
     height = 1.4 * len(patterns)
     figure, axes = plot_style.new_figure(12, height, title, nrows=len(patterns), sharex=True)
-    for axis, text in zip(np.atleast_1d(axes), patterns, strict=True):
+    for axis, text in zip(axes, patterns, strict=True):
         there = _one_client(config, text, probability)
         axis.stairs(there, np.arange(SHOWN_ROUNDS + 1), fill=True, color="#0072B2")
         axis.set(ylabel=PATTERNS.find(text).name, ylim=(0, 1.05), xlim=(0, SHOWN_ROUNDS))

@@ -82,21 +82,29 @@ def test_clients_of_a_simulation_keep_their_rounds_apart(tmp_path, per_node):
         )
 
 
-def test_a_crashed_run_goes_on_from_what_it_has_released(tmp_path):
-    settings = {**PRIVATE, "privacy": "matrix:separation=3:norm=5", "mean_participation": 0.8}
+@pytest.mark.parametrize(
+    ("method", "separation"), [("fedau:20", 3), ("mifa", 1)], ids=["fedau", "mifa"]
+)
+def test_a_crashed_run_goes_on_from_what_it_has_released(tmp_path, method, separation):
+    privacy = f"matrix:separation={separation}:norm=5"
+    settings = {**PRIVATE, "method": method, "privacy": privacy, "mean_participation": 0.8}
     config = tiny(tmp_path, "run", **settings)
     with pytest.raises(Crash):
         run(config, crash_after=11)
     before = RunDirectory(Path(config.run_dir))
     kept = {path.name: path.read_bytes() for path in (before.path / "releases").iterdir()}
     assert sorted(kept)[-1] == "round-000010.npz"
-    rounds = answered(before.path)
+    rounds = answered(before.path) if separation > 1 else [[]] * 14
     directory = run(tiny(tmp_path, "run", **settings, resume=True))
     assert directory.outcome()["status"] == "finished"
     for old, new in zip(rounds, answered(directory.path), strict=True):
         # Round 11 was answered for nothing, and nobody was asked for an earlier one again.
         assert new[: len(old)] == old
-        assert all(later - earlier >= 3 for earlier, later in pairwise(new))
+        assert all(later - earlier >= separation for earlier, later in pairwise(new))
+    with np.load(directory.participation_file) as kept:
+        if separation == 1:
+            # Nobody was kept out for what the run no longer knew.
+            assert kept["counted"].sum() == kept["participated"].sum()
     assert directory.metrics()[-1]["epsilon"] == pytest.approx(8.0)
     log = directory.log_file.read_text()
     assert "Going on after round 6" in log

@@ -56,8 +56,8 @@ class Chart {
       parts.push(draw("line", { class: "grid", x1: left, x2: right, y1: y, y2: y }),
         draw("text", { x: left - 6, y: y + 4, "text-anchor": "end" }, format(tick)));
     }
-    const marks = xTicks ?? ticks(this.x0, this.x1, Math.max(2, (right - left) / 85), xLog).map((value) => ({ value, lines: [Number.isInteger(value) ? grouped(value) : number(value)] }));
-    const room = (right - left) / Math.max(marks.length, 1), each = xTicks ? Math.ceil(44 / room) : 1;
+    const marks = xTicks ?? ticks(this.x0, this.x1, Math.max(2, (right - left) / 85), xLog).filter((value) => !xName.endsWith("round") || Number.isInteger(value)).map((value) => ({ value, lines: [Number.isInteger(value) ? grouped(value) : number(value)] }));
+    const room = (right - left) / Math.max(marks.length, 1), each = xTicks ? Math.ceil(40 / room) : 1;
     marks.forEach(({ value, lines }, place) => {
       if (place % each) return;
       lines.forEach((line, row) => parts.push(
@@ -109,7 +109,7 @@ class Chart {
     });
     let low = Math.min(...all), high = Math.max(...all);
     if (!all.length) [low, high] = [0, 1];
-    if (this.options.focus && later.length && !this.options.log) {
+    if (this.options.focus && later.length > 8 && !this.options.log) {
       const cut = this.options.focus === "falls" ? [low, Math.max(...later)] : [Math.min(...later), high];
       if (cut[1] - cut[0] < (2 / 3) * (high - low)) [low, high] = cut;
     }

@@ -119,7 +119,7 @@ function sideWords(context, canvas, ratio) {
   context.translate(at - 6 * ratio, canvas.height / 2);
   context.rotate(-Math.PI / 2);
   context.textAlign = "center";
-  context.fillText(whole ? `${grouped(raster.clients)} clients` : "clients by rank", 0, 0);
+  context.fillText(whole ? `${grouped(raster.clients)} ${raster.what}` : `${raster.what} by rank`, 0, 0);
   context.restore();
 }
 

@@ -116,10 +116,13 @@ function showParticipation() {
   $("participation").hidden = !details;
   const empty = $("raster-parts").hidden = !raster.clients || !raster.rounds;
   if (empty) return keep($("raster-note"), state.report && details ? "Who took part in which round is not in this file." : "Nobody has taken part yet, or the run is of a version that did not write down who did.");
-  const run = state.runs.get(state.run), from = raster.first > 1 ? `rounds ${grouped(raster.first)} to ${grouped(raster.rounds)}` : `${grouped(raster.rounds)} rounds`;
+  const run = state.runs.get(state.run), from = raster.first > 1 ? `rounds ${grouped(raster.first)} to ${grouped(raster.rounds)}` : `${grouped(raster.rounds)} round${raster.rounds === 1 ? "" : "s"}`;
   keep($("raster-note"), `Each row is ${run?.deployed ? "a node" : "a client"}, the most frequent at the top; each column is a round (${from}). Below: participants per round. ` +
     `${raster.replayed ? "Worked out again from the seed: who came, not whether a reply was lost. " : ""}` +
     "Drag a box to zoom in, click a row for its client; with the focus: wheel, + − 0 and arrow keys.");
   $("raster").setAttribute("aria-label", `Raster of ${grouped(raster.clients)} clients in ${from}; + and − zoom, arrow keys move, 0 shows all`);
+  // Few clients need no high picture.
+  $("raster").style.height = raster.clients < 30 ? `${Math.max(5, 0.9 * raster.clients)}rem` : "";
+  raster.what = run?.deployed ? "nodes" : "clients";
   drawRaster();
 }

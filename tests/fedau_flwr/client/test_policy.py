@@ -23,6 +23,7 @@ from fedau_flwr import (
 )
 from fedau_flwr.client import guard
 from fedau_flwr.client.apps import running_app
+from fedau_flwr.client.own_budget import OwnBudget
 from fedau_flwr.client.policy import NodePolicy
 from fedau_flwr.client.preparation import PREPARATION, Preparation
 from fedau_flwr.client.state_directory import describe
@@ -208,7 +209,7 @@ def test_a_second_config_does_not_get_past_the_least_noise():
     grid = Cheat(app, CLIENTS)
     strategy = FedAU(CLIENTS, numpy_clients=True, summation=SecureSum(exchange_timeout=0.02))
     model, reasons = one_round(strategy, grid)
-    assert reasons == {"refused: the train message does not hold exactly one config"}
+    assert reasons == {"refused: the model or the config is not the one that this round is about"}
     assert not model.any()
 
 
@@ -251,11 +252,23 @@ def test_a_client_stops_when_its_own_budget_is_spent(tmp_path):
             assert "fedau-epsilon is 3.2 on this node, of which 2.943 is spent" in reason
     assert counted == [True, True, False]
     (book,) = (tmp_path / "all.budget" / "client-0").glob("spent")
-    assert book.read_text() == "2.0@1\n2.0@2\n"
+    assert book.read_text() == "2.0\n2.0\n"
     assert book.stat().st_mode & 0o777 == 0o600
     assert "all trainings, client client-0: spent noise multipliers 2.0 (2 times)." in describe(
         tmp_path
     )
+
+
+@pytest.mark.parametrize("text", ["rubbish\n", "0\n", "2.0\n2.0 2.0\n"])
+def test_a_damaged_book_keeps_the_client_out(tmp_path, text):
+    where = context(fedau_epsilon=8.0, fedau_state_dir=str(tmp_path))
+    budget = OwnBudget.of(where, NodePolicy.of(where))
+    budget.charge(2.0)
+    next(tmp_path.rglob("spent")).write_text(text)
+    for refused in (budget.check, budget.charge):
+        with pytest.raises(Refusal, match="has to hold a noise multiplier per line"):
+            refused(2.0)
+    assert next(tmp_path.rglob("spent")).read_text() == text
 
 
 def test_a_budget_needs_noise_of_the_clients_own(tmp_path):
