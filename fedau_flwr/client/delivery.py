@@ -15,7 +15,7 @@ from flwr.app import ConfigRecord, Message, RecordDict
 
 from ..arrays import Arrays, is_averaged
 from ..wire.requests import DELIVERY, HOSTED, LABEL_RECORD, Refusal, Request
-from .participant import still_holds
+from .participant import still_holds, unweighted_names
 from .store import Store
 
 
@@ -35,7 +35,12 @@ def receive(store: Store, request: Request, config: Mapping[str, Any], arrays: A
                 f"the last round that it answered is {last.round}" if last else "it has no state"
             )
             raise Refusal(f"{DELIVERY} is {number!r}, but {known}: it comes too late to be of use.")
-        averaged = {name: value for name, value in arrays.items() if is_averaged(value.dtype)}
+        statistics = {*unweighted_names(arrays, request)}
+        averaged = {
+            name: value
+            for name, value in arrays.items()
+            if is_averaged(value.dtype) and name not in statistics
+        }
         held = replace(last, memory=last.memory or {}, sent=last.sent or {}, received=averaged)
         store.save(request.training, [*versions[:-1], held])
 

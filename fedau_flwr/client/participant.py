@@ -257,13 +257,18 @@ def local_update(before: Arrays, after: Arrays) -> Arrays:
     return update
 
 
-def _unweighted(update: Arrays, model: Arrays, trained: Arrays, request: Request) -> Arrays:
-    """Take the statistics, which no method sees, out of an update; return how they changed."""
+def unweighted_names(model: Arrays, request: Request) -> list[str]:
+    """Return which arrays of the model have weight 1, as the server says."""
     if any(position >= len(model) for position in request.unweighted):
         raise Refusal(
             f"{UNWEIGHTED} is {request.unweighted}, but must be positions of {len(model)} arrays."
         )
-    names = [n for n in named(model, request.unweighted) if update.pop(n, None) is not None]
+    return named(model, request.unweighted)
+
+
+def _unweighted(update: Arrays, model: Arrays, trained: Arrays, request: Request) -> Arrays:
+    """Take the statistics, which no method sees, out of an update; return how they changed."""
+    names = [n for n in unweighted_names(model, request) if update.pop(n, None) is not None]
     return local_update({n: model[n] for n in names}, {n: trained[n] for n in names})
 
 

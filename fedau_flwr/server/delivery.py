@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -138,5 +139,6 @@ class Deliveries:
 def _addressed(strategy: SumStrategy, clients: list[int]) -> dict[str, Any]:
     """Return the participation fields of a message that asks for no contribution."""
     text = strategy.transform.to_text()
-    requests = [replace(strategy.ledger.request(n, transform=text), counted=None) for n in clients]
+    say = partial(strategy.ledger.request, transform=text, unweighted=strategy.unweighted)
+    requests = [replace(say(client), counted=None) for client in clients]
     return hosted_config(requests) if strategy.roster.hosting else {**requests[0].to_config()}

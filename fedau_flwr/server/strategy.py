@@ -109,6 +109,7 @@ class SumStrategy(Delivering, EvaluatingStrategy):
         self.server_learning_rate = server_learning_rate
         self.round_timeout = round_timeout
         self.statistics = Statistics(unweighted)
+        self.unweighted: tuple[int, ...] = ()  # positions in the model of the running round
         self.summation = summation or PlainSum()
         if privacy is not None:
             self.summation = privacy.around(self.summation)
@@ -192,7 +193,7 @@ class SumStrategy(Delivering, EvaluatingStrategy):
         self._opened_at = time.monotonic()
         model = decode_all(arrays)
         check_model(model)
-        self._names, unweighted = list(model), self.statistics.positions(model)
+        self._names, self.unweighted = list(model), self.statistics.positions(model)
         separation, asked = self.summation.separation, dict[int, list[int]]()
         if (before := self.summation.asked_before(self.ledger.round)) is not None:
             self.ledger.replay(before)
@@ -205,7 +206,7 @@ class SumStrategy(Delivering, EvaluatingStrategy):
         else:
             log.warning("The privacy budget is spent: nobody is asked in this round.")
         scalars = (*self.transform.scalars, *self.summation.scalars)
-        layout = Layout(model, self.transform.parts, scalars, tuple(named(model, unweighted)))
+        layout = Layout(model, self.transform.parts, scalars, tuple(named(model, self.unweighted)))
         self._round = Round(
             number=self.ledger.round,
             attempts=tuple(self.ledger.attempts),
@@ -221,7 +222,7 @@ class SumStrategy(Delivering, EvaluatingStrategy):
             hosting=self.roster.hosting,
             transform=self.transform.to_text(),
             groups=self.groups.weights(),
-            unweighted=unweighted,
+            unweighted=self.unweighted,
         )
         rest = separation.to_config()
         self.deliveries.repeat(self, self._round, config)

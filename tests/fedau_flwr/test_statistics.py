@@ -13,11 +13,15 @@ from torch import nn
 
 from fedau_flwr import (
     MIFA,
+    Amplified,
     FedAU,
     FedAUAdam,
     FedAUMod,
+    FedAWE,
+    FedStale,
     FedVARP,
     GaussianPrivacy,
+    MimiC,
     SecureSum,
     SecureSumMod,
     legacy,
@@ -120,7 +124,14 @@ def test_they_are_the_participants_mean_and_all_else_is_weighted():
         np.testing.assert_allclose(after[name], expected, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("method", [MIFA, FedVARP, FedAUAdam])
+def amplified(clients):
+    return Amplified(FedAU(clients), period=1, factor=2.0)
+
+
+METHODS = [MIFA, FedVARP, FedAUAdam, FedStale, FedAWE, MimiC, amplified]
+
+
+@pytest.mark.parametrize("method", METHODS)
 def test_no_method_sees_them(method):
     """Whatever a method does, the statistics end where FedAU's end if it trains the same."""
     states = [network().state_dict()]
