@@ -14,6 +14,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from .deadlines import with_deadline
+from .outcome import Outcome
 from .report import RoundReport
 from .summation import Summation
 
@@ -142,6 +143,7 @@ class RoundLoop:
         self.round_seconds = 0.0
         self.result = Result()
         self._set_round = getattr(grid, "set_round", None)
+        self._summation: Any = getattr(strategy, "summation", None)
         self._train_config = train_config
         self._check_replies = check_replies
         self._earlier = 0.0
@@ -159,6 +161,8 @@ class RoundLoop:
         try:
             for callback in self.callbacks:
                 callback.prepare(self)
+            if hasattr(self._summation, "check_rounds"):
+                self._summation.check_rounds(self.rounds)
             for callback in self.callbacks:
                 callback.on_start(self)
             while self.status == "running" and self.round < self.rounds:
@@ -178,6 +182,8 @@ class RoundLoop:
         if failure is not None:
             raise failure
         log.info("%s", self.sentence)
+        if isinstance(outcome := getattr(self.strategy, "outcome", None), Outcome):
+            outcome.finish()
         self.result.arrays = self.arrays
         return self.result
 
@@ -206,7 +212,7 @@ class RoundLoop:
         self.metrics = {}
         for callback in self.callbacks:
             callback.before_round(self)
-        budget = getattr(getattr(self.strategy, "summation", None), "rounds_left", None)
+        budget = getattr(self._summation, "rounds_left", None)
         if budget is not None and budget(1) < 1:
             where = f"round {self.round} of {self.rounds}"
             self.stop(f"The run was stopped after {where}, because the privacy budget is spent.")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from .._log import log
+from .reasons import sentence
 
 if TYPE_CHECKING:
     from .summation import Round, Sum
@@ -60,7 +61,7 @@ class RoundReport:
             seconds=seconds,
             clients=tuple(result.clients),
             nodes=tuple(this.asked),
-            reasons={node: _one_line(reason) for node, reason in result.rejected.items()},
+            reasons={node: sentence(reason) for node, reason in result.rejected.items()},
         )
 
     def numbers(self) -> dict[str, float]:
@@ -74,8 +75,3 @@ class RoundReport:
         log.info("Round %d: %d counted, %d rejected, %d without reply, %.1f s", *numbers)
         for node, reason in self.reasons.items():
             log.warning("Rejected the reply of node %d: %s.", node, reason)
-
-
-def _one_line(reason: str) -> str:
-    """Return a reason that may be in a client's own words, of any length and with own lines."""
-    return " ".join(reason.split())[:500].rstrip(".")

@@ -30,11 +30,19 @@ ROWS = {
     "scale": ("≤ 1.15", "round with {:,} clients / with {:,}, as many participants"),
     "bytes": ("≤ 1.001", "bytes that a FedAU client sends / that a FedAvg client sends"),
     "weights": ("≤ 50 ms", "{:,} weights advance one round"),
-    "secure": ("≥ 3", "a secure round with SecAgg+ of Flower / with ours"),
+    "secure": ("≥ 4", "a secure round with SecAgg+ of Flower / with ours"),
     "secure-bytes": (
         "≤ 1.05",
         "bytes that a client sends in a secure round / its vector in float32",
     ),
+    "secure-server": ("≤ 7 s", "the server's part of a secure round of {:,} clients"),
+    "secure-client": ("≤ 150 ms", "one client's part of it, of {:,}"),
+    "secure-overhead": ("≤ 1.03", "bytes that it sends / its vector, of {:,}"),
+    "roster-server": ("≤ 3", "the server's part with a roster / without, {:,} clients"),
+    "roster-client": ("≤ 3", "one client's part with a roster / without, {:,} clients"),
+    "roster-server-few": ("≤ 2", "the server's part with a roster / without, of {:,} alone"),
+    "roster-client-few": ("≤ 2", "one client's part with a roster / without, of {:,} alone"),
+    "roster-overhead": ("≤ 1.1", "bytes that a client sends with a roster / its vector, of {:,}"),
 }
 
 

@@ -28,6 +28,7 @@ class BenchSettings:
     repetitions: int = 2  # of every side of a comparison
     secure_clients: int = 25
     secure_dropped: int = 2
+    secure_cohorts: tuple[int, ...] = (25, 100, 300, 1000)
     weights: int = 1_000_000  # advanced at once
     workers: int = field(default_factory=lambda: os.cpu_count() or 1)
 
@@ -69,7 +70,7 @@ def quick(data: Path) -> BenchSettings:
     )
     scale = replace(config, min_participation=0.0, alpha_participation=1e3)
     sizes = {"secure_clients": 4, "secure_dropped": 1, "weights": 1_000, "workers": 2}
-    return BenchSettings(config, scale, many=60, repetitions=1, **sizes)
+    return BenchSettings(config, scale, many=60, repetitions=1, secure_cohorts=(4, 6), **sizes)
 
 
 def _rounds(rounds: int, every: int) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """The commands of the simulation suite, added to the console script `fedau`."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 from pathlib import Path

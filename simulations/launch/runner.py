@@ -1,7 +1,5 @@
 """Runs from the command line: checked first, then run one after the other, with progress."""
 
-from __future__ import annotations
-
 import math
 import os
 import shutil
@@ -119,19 +117,13 @@ def check(config: RunConfig) -> str | None:
 
         used_kernel(config.task, device=config.device, kernel=config.kernel)
     notice = open_experiment(config).split.notice()
-    check_writable("run-dir", Path(config.run_dir))
-    if config.resume:
-        run = RunDirectory(Path(config.run_dir))
-        config.same_training(run.config())
-        if (done := run.outcome()["round"]) > config.rounds:
-            raise ConfigError(
-                f"rounds is {config.rounds}, but must be at least {done}, which {run.path} has "
-                "done already."
-            )
-    elif (Path(config.run_dir) / "config.toml").exists():
+    run = RunDirectory(Path(config.run_dir))
+    check_writable("run-dir", run.path)
+    run.check(config)
+    if config.resume and (done := run.outcome()["round"]) > config.rounds:
         raise ConfigError(
-            f"run-dir is {config.run_dir!r}, but must not hold a run yet: resume that one, or "
-            "choose another directory."
+            f"rounds is {config.rounds}, but must be at least {done}, which {run.path} has done "
+            "already."
         )
     return notice
 

@@ -5,30 +5,55 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from flwr.app import ConfigRecord, Message, MessageType
 
 from fedau_flwr.arrays import Arrays
 from fedau_flwr.client.participant import Participant
 from fedau_flwr.client.store import Store
+from fedau_flwr.wire.requests import Refusal
 from simulations.config import RunConfig
 from simulations.nodes.batches import CONTINUED, Turns
-from simulations.nodes.client_states import ClientStates
-from simulations.nodes.evaluator import Evaluator, SampleResults
-from simulations.nodes.resident import ResidentModel
-from simulations.nodes.trainer import LocalTrainer
+from simulations.nodes.client_states import MARK, ClientStates
 from simulations.runs.experiment import open_experiment
+
+if TYPE_CHECKING:
+    from simulations.nodes.evaluator import SampleResults
 
 LR = "lr"
 STATES = "client-states"
 """Directory of the clients' states; part of the message, since the server may have chosen it."""
 
 
+def check_simulated(message: Message, node_config: Mapping[str, Any]) -> None:
+    """Refuse what only nodes of a simulation do: it would serve whoever sends a deployed node that.
+
+    In a simulation a node is told its number and nothing else, and server and nodes share the
+    directory of the clients' states, which a server elsewhere cannot have made.
+    """
+    states = message.content.config_records.get("config", ConfigRecord()).get(STATES)
+    evaluates = message.metadata.message_type.split(".", 1)[0] == MessageType.EVALUATE
+    if states is None and not evaluates:
+        return
+    what = "an evaluate message" if states is None else f"{STATES} in a message"
+    if deployed := sorted(node_config.keys() - {"partition-id", "num-partitions"}):
+        raise Refusal(f"This node is deployed, having {deployed}: it does not answer {what}.")
+    if states is not None and not (Path(str(states)) / MARK).is_file():
+        raise Refusal(f"{STATES} is {states!r}, but must be what a simulation has made.")
+
+
 class Worker:
     """Trains and evaluates for one run."""
 
     def __init__(self, config: RunConfig) -> None:
+        # torch takes seconds. Flower's engine loads the ClientApp before it starts Ray, which need
+        # not wait for that.
+        from simulations.nodes.evaluator import Evaluator  # noqa: PLC0415
+        from simulations.nodes.resident import ResidentModel  # noqa: PLC0415
+        from simulations.nodes.trainer import LocalTrainer  # noqa: PLC0415
+
         self.config = config
         self.experiment = open_experiment(config)
         task = self.experiment.task

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedau_flwr import FedAUWeighting
 from simulations.config import RunConfig
 from simulations.page.reading import Reader, number_or_none
 from simulations.report.runs import class_presence
@@ -145,13 +146,13 @@ class RunView:
         if (accuracy := self.client_accuracy(entries)) is not None:
             clients["accuracy"] = accuracy
         learned = self.config.algorithm.learned_weighting() if self.config else None
-        plain = learned is not None and learned.smoothing is None
+        plain = isinstance(learned, FedAUWeighting) and learned.smoothing is None
         return {
             "id": self.id,
             "version": self.version,
             "clients": clients,
             "learned": learned is not None,
-            "cutoff": (learned.cutoff or 0) if learned is not None and plain else None,
+            "cutoff": (getattr(learned, "cutoff", None) or 0) if plain else None,
             "settings": _shown_settings(self.config) if self.config else {},
             "nodes": self.reader.text(self.run.nodes_file).get("nodes", []),
             "protection": _columns(rounds),

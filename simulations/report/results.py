@@ -3,8 +3,6 @@
 They are shown on a terminal and written to files, and plots go with them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +16,7 @@ from fedau_flwr.files import save_text
 from simulations.config import LAST_ROUNDS, ConfigError
 from simulations.methods import Method
 from simulations.report.paper import published, shortened
+from simulations.report.privacy import private
 from simulations.report.runs import Classes, Panel, Run, grouped, panels, read_runs
 from simulations.report.setting import Columns, Setting
 from simulations.report.statistics import against_paper, paired
@@ -39,7 +38,7 @@ def tables(
     With `each_seed` accuracy has a row per run; with a `reference` the methods are compared with it
     seed by seed.
     """
-    rows = (accuracy(runs, each_seed=each_seed), against_paper(runs), spread(runs))
+    rows = (accuracy(runs, each_seed=each_seed), against_paper(runs), private(runs), spread(runs))
     pairs = paired(runs, reference) if reference else ()
     found = [*rows, *pairs, *(by_class(panel) for panel in panels(runs))]
     return [table for table in found if table is not None]

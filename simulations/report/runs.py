@@ -1,7 +1,5 @@
 """The runs below a directory, and which of them are seeds of the same setting."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

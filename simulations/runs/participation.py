@@ -1,7 +1,5 @@
 """Who came, who was counted, and how the clients' weights moved."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -31,6 +31,14 @@ KEYS = [
     "weights",
     "secure",
     "secure-bytes",
+    "secure-server",
+    "secure-client",
+    "secure-overhead",
+    "roster-server",
+    "roster-client",
+    "roster-server-few",
+    "roster-client-few",
+    "roster-overhead",
 ]
 
 
