@@ -21,7 +21,8 @@ from simulations.page.view import RunView
 ASSETS = Path(__file__).parent / "assets"
 
 SCRIPTS = (
-    "core", "chart", "curves", "runs", "raster", "zoom", "clients", "served", "federation", "main"
+    "core", "chart", "curves", "runs", "raster", "bars", "zoom", "clients", "served", "federation",
+    "main",
 )  # fmt: skip
 """In this order they are one script."""
 

@@ -1,9 +1,10 @@
-// Clients × rounds on a canvas, and participants per round below it with the same rounds.
+// Clients × rounds on a canvas.
 const LOST = 1, REJECTED = 2, COUNTED = 3;
 const STATES = [[COUNTED, "counted"], [REJECTED, "rejected"], [LOST, "there, but not in the sum"]];
-const LEFT = 62, RIGHT = 16;
+const LEFT = 62, RIGHT = 16, MOST_ROWS = 2048;
 
-const raster = { cells: new Uint8Array(0), clients: 0, first: 1, rounds: 0, order: null, view: null, cursor: null };
+const EMPTY = { cells: new Uint8Array(0), clients: 0, first: 1, rounds: 0, order: null, known: false, sums: [], blocks: null, view: null };
+const raster = { ...EMPTY, what: "clients" };
 
 // Dark, middle and light, so that they differ without any colour too.
 const stateColours = () => (isDark()
@@ -20,19 +21,24 @@ function unpackRounds(packed, clients) {
 }
 
 function resetRaster() {
-  Object.assign(raster, { cells: new Uint8Array(0), clients: 0, first: 1, rounds: 0, order: null, view: null, cursor: null });
+  Object.assign(raster, EMPTY, { sums: [] });
 }
 
 // Adds rounds; whoever looks at all of them goes on doing so.
 function addRounds(found) {
   const fresh = unpackRounds(found.packed, found.clients), follows = raster.clients === found.clients && found.first === raster.rounds + 1;
   const whole = !raster.view || (raster.view.r1 >= raster.rounds && raster.view.r0 <= raster.first - 1);
-  if (!follows) Object.assign(raster, { cells: fresh, clients: found.clients, first: found.first });
+  if (!follows) Object.assign(raster, { cells: fresh, clients: found.clients, first: found.first, order: null, sums: [], blocks: null });
   else if (fresh.length) {
     const joined = new Uint8Array(raster.cells.length + fresh.length);
     joined.set(raster.cells);
     joined.set(fresh, raster.cells.length);
     raster.cells = joined;
+  }
+  for (let base = 0; base < fresh.length; base += found.clients) {
+    const sums = [0, 0, 0, 0];
+    for (let client = base; client < base + found.clients; client++) sums[fresh[client]]++;
+    raster.sums.push(sums);
   }
   raster.rounds = found.rounds;
   raster.replayed = found.replayed;
@@ -43,8 +49,30 @@ const wholeView = () => ({ r0: raster.first - 1, r1: Math.max(raster.rounds, ras
 
 // The most frequent client first: by its probability where that is known, else as it came.
 function orderClients(probability) {
-  const frequency = probability?.length === raster.clients ? probability : countsByClient();
-  raster.order = Uint32Array.from({ length: raster.clients }, (_, client) => client).sort((a, b) => frequency[b] - frequency[a] || a - b);
+  const known = probability?.length === raster.clients;
+  if (!raster.order || !known || !raster.known) {
+    const frequency = known ? probability : countsByClient();
+    raster.order = Uint32Array.from({ length: raster.clients }, (_, client) => client).sort((a, b) => frequency[b] - frequency[a] || a - b);
+    raster.blocks = null;
+  }
+  raster.known = known;
+  addBlocks();
+}
+
+// Of many clients, how many of some rows that follow each other are in which state: what a pixel
+// of the whole picture needs, without a look at each of millions of cells.
+function addBlocks() {
+  const { cells, clients, order } = raster;
+  if (clients <= MOST_ROWS) return;
+  const size = Math.ceil(clients / MOST_ROWS), count = Math.ceil(clients / size), rounds = cells.length / clients;
+  const old = raster.blocks ?? { data: new Uint16Array(0) }, data = new Uint16Array(rounds * count * 3);
+  data.set(old.data);
+  for (let round = old.data.length / (count * 3); round < rounds; round++)
+    for (let row = 0, base = round * clients; row < clients; row++) {
+      const cell = cells[base + order[row]];
+      if (cell) data[(round * count + Math.floor(row / size)) * 3 + cell - 1]++;
+    }
+  raster.blocks = { size, count, data };
 }
 
 function countsByClient() {
@@ -63,19 +91,30 @@ function fit(canvas) {
 
 // How many cells of each state fall on each pixel of a picture of this size.
 function binned(columns, rows) {
-  const { cells, clients, first, order, view } = raster, sums = [1, 2, 3].map(() => new Uint32Array(columns * rows));
+  const { clients, first, view, blocks } = raster, sums = [1, 2, 3].map(() => new Uint32Array(columns * rows));
+  // Blocks, if none is higher than a pixel.
+  const size = blocks && (view.c1 - view.c0) / rows >= blocks.size ? blocks.size : 1;
   const r0 = Math.max(Math.floor(view.r0), first - 1), r1 = Math.min(Math.ceil(view.r1), raster.rounds);
-  const c0 = Math.max(0, Math.floor(view.c0)), c1 = Math.min(clients, Math.ceil(view.c1));
-  const rowOf = new Uint32Array(c1 - c0);
-  for (let row = c0; row < c1; row++) rowOf[row - c0] = Math.min(rows - 1, Math.max(0, Math.floor(((row + 0.5 - view.c0) / (view.c1 - view.c0)) * rows))) * columns;
-  for (let round = r0; round < r1; round++) {
-    const base = (round - first + 1) * clients, column = Math.min(columns - 1, Math.max(0, Math.floor(((round + 0.5 - view.r0) / (view.r1 - view.r0)) * columns)));
-    for (let row = c0; row < c1; row++) {
-      const cell = cells[base + order[row]];
-      if (cell) sums[cell - 1][rowOf[row - c0] + column]++;
-    }
-  }
+  const c0 = Math.max(0, Math.floor(view.c0 / size)), c1 = Math.min(Math.ceil(clients / size), Math.ceil(view.c1 / size));
+  const share = (place, start, end, count) => Math.min(count - 1, Math.max(0, Math.floor(((place - start) / (end - start)) * count)));
+  const rowOf = Uint32Array.from({ length: c1 - c0 }, (_, nth) => share((c0 + nth + 0.5) * size, view.c0, view.c1, rows) * columns);
+  const add = size > 1 ? addBlock : addCells;
+  for (let round = r0; round < r1; round++) add(sums, round - first + 1, c0, c1, rowOf, share(round + 0.5, view.r0, view.r1, columns));
   return sums;
+}
+
+function addCells(sums, round, c0, c1, rowOf, column) {
+  const { cells, clients, order } = raster, base = round * clients;
+  for (let row = c0; row < c1; row++) {
+    const cell = cells[base + order[row]];
+    if (cell) sums[cell - 1][rowOf[row - c0] + column]++;
+  }
+}
+
+function addBlock(sums, round, c0, c1, rowOf, column) {
+  const { data, count } = raster.blocks;
+  for (let block = c0, place = (round * count + c0) * 3; block < c1; block++, place += 3)
+    for (let kind = 0; kind < 3; kind++) sums[kind][rowOf[block - c0] + column] += data[place + kind];
 }
 
 function drawRaster() {
@@ -121,59 +160,4 @@ function sideWords(context, canvas, ratio) {
   context.textAlign = "center";
   context.fillText(whole ? `${grouped(raster.clients)} ${raster.what}` : `${raster.what} by rank`, 0, 0);
   context.restore();
-}
-
-// Of every round, how many clients are in which state.
-function perRound(r0, r1) {
-  const { cells, clients, first } = raster, found = [];
-  for (let round = r0; round < r1; round++) {
-    const sums = [0, 0, 0, 0], base = (round - first + 1) * clients;
-    for (let client = 0; client < clients; client++) sums[cells[base + client]]++;
-    found.push(sums);
-  }
-  return found;
-}
-
-function hatched(context, kind, colour, ratio) {
-  if (kind === COUNTED) return css(colour);
-  const tile = Object.assign(document.createElement("canvas"), { width: 6 * ratio, height: 6 * ratio }), brush = tile.getContext("2d");
-  brush.fillStyle = brush.strokeStyle = css(colour);
-  brush.scale(ratio, ratio);
-  if (kind === REJECTED) for (const shift of [-6, 0, 6]) { brush.beginPath(); brush.moveTo(shift, 6); brush.lineTo(shift + 6, 0); brush.lineWidth = 2; brush.stroke(); }
-  else { brush.fillRect(0, 0, 3, 3); brush.fillRect(3, 3, 3, 3); }
-  return context.createPattern(tile, "repeat");
-}
-
-function drawBars() {
-  const canvas = $("bars"), ratio = fit(canvas), context = canvas.getContext("2d"), { view } = raster;
-  context.clearRect(0, 0, canvas.width, canvas.height);
-  const r0 = Math.max(Math.floor(view.r0), raster.first - 1), r1 = Math.min(Math.ceil(view.r1), raster.rounds);
-  if (r1 <= r0) return;
-  const left = LEFT * ratio, width = canvas.width - left - RIGHT * ratio, bottom = canvas.height - 20 * ratio, top = 8 * ratio, colours = stateColours();
-  const columns = Math.max(1, Math.min(Math.floor(width), r1 - r0)), means = Array.from({ length: columns }, () => [0, 0, 0, 0, 0]);
-  perRound(r0, r1).forEach((sums, nth) => {
-    const bin = means[Math.min(columns - 1, Math.floor((nth / (r1 - r0)) * columns))];
-    sums.forEach((count, kind) => { bin[kind] += count; });
-    bin[4]++;
-  });
-  const totals = means.map((bin) => (bin[1] + bin[2] + bin[3]) / Math.max(1, bin[4])), most = Math.max(1, ...totals);
-  const x = (round) => left + ((round - view.r0) / (view.r1 - view.r0)) * width, scale = (bottom - top) / most;
-  const edge = (nth) => x(r0 + (nth / columns) * (r1 - r0)), heights = new Float64Array(columns);
-  for (const [kind] of STATES) {
-    context.fillStyle = hatched(context, kind, colours[kind], ratio);
-    means.forEach((bin, nth) => {
-      const height = (bin[kind] / Math.max(1, bin[4])) * scale;
-      context.fillRect(edge(nth), bottom - heights[nth] - height, Math.max(1, edge(nth + 1) - edge(nth)), height);
-      heights[nth] += height;
-    });
-  }
-  context.fillStyle = context.strokeStyle = ink("--muted");
-  context.font = `${11.5 * ratio}px system-ui, sans-serif`;
-  context.textAlign = "right";
-  for (const tick of ticks(0, most, 3)) context.fillText(number(tick), left - 6 * ratio, bottom - tick * scale + 4 * ratio);
-  context.textAlign = "center";
-  for (const tick of ticks(Math.max(1, view.r0 + 1), view.r1, Math.max(2, width / ratio / 90))) if (Number.isInteger(tick)) context.fillText(grouped(tick), x(tick - 0.5), canvas.height - 6 * ratio);
-  context.fillRect(left, bottom, width, ratio);
-  const counted = means.reduce((sum, bin) => sum + bin[COUNTED], 0) / (r1 - r0);
-  canvas.setAttribute("aria-label", `Participants per round, rounds ${r0 + 1} to ${r1}: on average ${number(counted, 3)} counted`);
 }
