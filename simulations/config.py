@@ -112,8 +112,8 @@ class RunConfig:
     secure_sum: bool = _key(False, "Let the server see nothing but masked vectors and their sum; "
                             "not for Flower's own FedAvg, and with at least "
                             f"{LEAST_SECURE} SuperNodes.")  # fmt: skip
-    secure_roster: str = _key("", "Absolute path of the server's copy of the clients' roster (`fedau "
-                              "keys roster`); with secure-sum in a deployment.")  # fmt: skip
+    secure_roster: str = _key("", "Absolute path of the server's copy of the clients' roster, with "
+                              "secure-sum in a deployment (`fedau keys roster`).")  # fmt: skip
     evaluate_every: int = _key(0, "Rounds between evaluations; 0 is a fiftieth of the rounds. Over "
                                "the last 200 rounds it is 10 at most, as in the "
                                "paper.")  # fmt: skip
