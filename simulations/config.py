@@ -118,6 +118,8 @@ class RunConfig:
     privacy: str = _key("none", "Differential privacy of the sums: none, gaussian (fresh noise in "
                         "each round) or matrix (correlated over rounds), with parameters after "
                         "colons: matrix:epsilon=8:norm=1:separation=50.")  # fmt: skip
+    secure_roster: str = _key("", "Absolute path of the server's copy of the clients' roster, with "
+                              "secure-sum in a deployment (`fedau keys roster`).")  # fmt: skip
     evaluate_every: int = _key(0, "Rounds between evaluations; 0 is a fiftieth of the rounds. Over "
                                "the last 200 rounds it is 10 at most, as in the "
                                "paper.")  # fmt: skip
@@ -133,8 +135,8 @@ class RunConfig:
     run_dir: str = _key("", "Absolute path of the run's own directory; empty is a new one in "
                         "~/.fedau/runs.")  # fmt: skip
     round_deadline: float = _key(600.0, "Seconds until a round of a deployment goes on without "
-                                 "those who have not replied; with secure-sum, of each of its four "
-                                 "exchanges.")  # fmt: skip
+                                 "those who have not replied; with secure-sum, of each of its "
+                                 "exchanges, four or five.")  # fmt: skip
     groups: str = _key("", "Groups of a deployment's clients that share a history, with their "
                        "sizes, as in phones:1200,tablets:80.")  # fmt: skip
     resume: bool = _key(False, "Go on from the last checkpoint in run-dir.")
@@ -168,6 +170,8 @@ class RunConfig:
         yield from self.protection.relations(method, secure=self.secure_sum)
         yield ("server_lr", not self.server_lr or method.server_step,
                f"0 for {name}, which has no global step size")  # fmt: skip
+        yield ("secure_roster", self.secure_sum or not self.secure_roster,
+               "empty without secure-sum")  # fmt: skip
         yield ("secure_sum", not self.secure_sum or method.secure,
                f"false for {name}, whose clients send more than what is summed")  # fmt: skip
 

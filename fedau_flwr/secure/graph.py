@@ -10,13 +10,13 @@ With n clients, of which at most c collude, h = k + 1 holders (itself included) 
 union bounds over clients and sets of clients and exact hypergeometric probabilities:
 
 - *captured*: some client's secrets are shared with t colluding clients. n · P(H(n-1, c, k) >= t).
-- *divided*: the masks do not join all honest survivors, so that a smaller sum could be unmasked,
-  whoever the server lets vanish once it has seen the graph. Honest clients unmask only if t of
-  their own holders survive, and more than 2n/3 of all: a part R of r clients without a mask to
-  the others, S, takes t - 1 holders among the colluding and R for everyone in R, and no draw
-  between R and S, of which at least s = 2n/3 - c - r are left. The sum over r of C(n, r) times the
-  smaller of P(H(n-1, c+r-1, k) >= t-1)^r and
-  2^(n-r) · P(H(n-1, s, k) = 0)^r · P(H(n-1, r, k) = 0)^s.
+- *divided*: fewer than half of the honest survivors, R, could be unmasked alone, whoever the server
+  lets vanish once it has seen the graph, and whichever shares it withholds: only the clients that
+  an honest client drew itself, and that are in the sum, have a mask in common with it for certain.
+  Honest clients unmask only if t of their own holders are in the sum, and more than 2n/3 of all. So
+  everyone in R has t - 1 holders among the colluding and R, and none among the other honest
+  survivors, at least s = 2n/3 - c - r. The sum over r of C(n, r) times the smaller of
+  P(H(n-1, c+r-1, k) >= t-1)^r and 2^(n-r) · P(H(n-1, s, k) = 0)^r.
 - *lost*: some client has fewer than t holders left if a fraction vanishes at random.
   n · P(H(n, vanished, h) > h - t).
 
@@ -132,7 +132,7 @@ def _divided(cohort: int, degree: int, needed: int, colluding: int) -> float:
     s = np.maximum(honest - r, 1)
     ways = _log_comb(cohort, r)
     starved = r * _tail(cohort - 1, colluding + r - 1, degree, needed - 1)
-    apart = r * _missed(cohort, s, degree) + s * _missed(cohort, r, degree) + (cohort - r)
+    apart = r * _missed(cohort, s, degree) + (cohort - r)
     return _log_sum(ways + np.minimum(starved, apart))
 
 

@@ -59,23 +59,23 @@ def scale_rows(cohorts: Sequence[int], parameters: int, say: Say) -> list[Row]:
         for (cohort, signed), cost in costs.items()
     }
     many, hundred = cohorts[-1], min(cohorts, key=lambda cohort: abs(cohort - 100))
-    plain, signed = costs[many, False], costs[many, True]
-    few, signed_few = costs[hundred, False], costs[hundred, True]
+    plain, roster = costs[many, False], costs[many, True]
+    few, roster_few = costs[hundred, False], costs[hundred, True]
     vector = 4 * parameters
     growth = {
-        f"{name}{' with a roster' if roster else ''}": _exponent(costs, cohorts, name, roster)
+        f"{name}{' with a roster' if signed else ''}": _exponent(costs, cohorts, name, signed)
         for name in ("server_seconds", "client_seconds")
-        for roster in (False, True)
+        for signed in (False, True)
     }
     return [
         Row("secure-server", plain.server_seconds, (many,), details | {"growth": growth}),
         Row("secure-client", 1e3 * plain.client_seconds, (many,)),
         Row("secure-overhead", plain.client_bytes / vector, (many,)),
-        Row("roster-server", signed.server_seconds / plain.server_seconds, (many,)),
-        Row("roster-client", signed.client_seconds / plain.client_seconds, (many,)),
-        Row("roster-server-few", signed_few.server_seconds / few.server_seconds, (hundred,)),
-        Row("roster-client-few", signed_few.client_seconds / few.client_seconds, (hundred,)),
-        Row("roster-overhead", signed.client_bytes / vector, (many,)),
+        Row("roster-server", roster.server_seconds / plain.server_seconds, (many,)),
+        Row("roster-client", roster.client_seconds / plain.client_seconds, (many,)),
+        Row("roster-server-few", roster_few.server_seconds / few.server_seconds, (hundred,)),
+        Row("roster-client-few", roster_few.client_seconds / few.client_seconds, (hundred,)),
+        Row("roster-overhead", roster.client_bytes / vector, (many,)),
     ]
 
 

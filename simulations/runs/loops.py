@@ -166,7 +166,10 @@ def build_strategy(
     timeout = TIMEOUT if grid else config.round_deadline
     if config.secure_sum:
         options["summation"] = SecureSum(
-            min_cohort=LEAST_SECURE, exchange_timeout=timeout, seed=config.seed
+            min_cohort=LEAST_SECURE,
+            exchange_timeout=timeout,
+            seed=config.seed,
+            roster=config.secure_roster or None,
         )
     if grid is None:
         options["round_timeout"] = timeout
