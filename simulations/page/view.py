@@ -151,7 +151,6 @@ class RunView:
             "id": self.id,
             "version": self.version,
             "clients": clients,
-            "learned": learned is not None,
             "cutoff": (getattr(learned, "cutoff", None) or 0) if plain else None,
             "settings": _shown_settings(self.config) if self.config else {},
             "nodes": self.reader.text(self.run.nodes_file).get("nodes", []),
