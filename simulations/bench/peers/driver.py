@@ -12,7 +12,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ def _leave_out_torchvision(register: Callable[..., Any]) -> Callable[..., Any]:
     return registered
 
 
-torch.library.register_fake = _leave_out_torchvision(torch.library.register_fake)  # type: ignore[assignment]
+torch.library.register_fake = _leave_out_torchvision(torch.library.register_fake)
 
 
 class Problem:
@@ -62,12 +63,15 @@ class Problem:
 
     def module(self) -> nn.Module:
         """Return the network as the paper describes it, with the initial parameters."""
-        widths = [2048, *(v.shape[0] for k, v in self.model.items() if k[:5] == "dense" and v.ndim == 2)]
+        widths = [
+            2048,
+            *(v.shape[0] for k, v in self.model.items() if k[:5] == "dense" and v.ndim == 2),
+        ]
         layers: list[nn.Module] = []
         for channels in (3, 32):
             layers += [nn.Conv2d(channels, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
         layers.append(nn.Flatten())
-        for inputs, outputs in zip(widths, widths[1:], strict=False):
+        for inputs, outputs in pairwise(widths):
             layers += [nn.Linear(inputs, outputs), nn.ReLU()]
         module = nn.Sequential(*layers[:-1])
         with torch.no_grad():
@@ -79,18 +83,22 @@ class Problem:
         """Return the images of all local steps, each batch cropped and mirrored at random."""
         held = self.clients[client]
         size = min(self.batch, len(held))
-        order = np.concatenate([np.random.permutation(held) for _ in range(-(-self.steps * size // len(held)))])
+        order = np.concatenate(
+            [np.random.permutation(held) for _ in range(-(-self.steps * size // len(held)))]
+        )
         chosen = torch.from_numpy(order[: self.steps * size])
         padded = nn.functional.pad(self.images[chosen], (4, 4, 4, 4))
         down, right = torch.randint(0, 9, (2,)).tolist()
         images = padded[:, :, down : down + 32, right : right + 32]
-        return (images.flip(3) if torch.rand(()) < 0.5 else images).contiguous(), self.labels[chosen]
+        return (images.flip(3) if torch.rand(()) < 0.5 else images).contiguous(), self.labels[
+            chosen
+        ]
 
     def batches(self, client: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Return the batches of all local steps."""
         images, labels = self.sample(client)
         size = len(labels) // self.steps
-        return list(zip(images.split(size), labels.split(size), strict=True))
+        return list(zip(torch.split(images, size), torch.split(labels, size), strict=True))
 
 
 def answer(value: object) -> None:
@@ -99,7 +107,7 @@ def answer(value: object) -> None:
     _ANSWERS.flush()
 
 
-def commands() -> Any:
+def commands() -> Iterator[tuple[int, int]]:
     """Say that the program is ready, and yield number and threads of each round."""
     answer("ready")
     for line in sys.stdin:

@@ -21,6 +21,10 @@ current: list[int] = []
 
 
 class TaskPipe(FromDatasetPipe):
+    class TaskDataset(FromDatasetPipe.TaskDataset):
+        def __getitems__(self, indices):
+            return [self[index] for index in indices]
+
     def __init__(self, task_path):
         super().__init__(task_path, train_data=everything, test_data=everything)
 
@@ -48,16 +52,24 @@ task, benchmark = home / "task", home / "given_benchmark"
 for folder in (task, benchmark):
     folder.mkdir()
 (benchmark / "__init__.py").touch()
-(benchmark / "core.py").write_text("from __main__ import GeneralCalculator as TaskCalculator, TaskPipe\n")
+(benchmark / "core.py").write_text(
+    "from __main__ import GeneralCalculator as TaskCalculator, TaskPipe\n"
+)
 names = [f"Client{number}" for number in range(len(problem.clients))]
-held = {name: {"data": indices.tolist()} for name, indices in zip(names, problem.clients, strict=True)}
+held = {
+    name: {"data": indices.tolist()} for name, indices in zip(names, problem.clients, strict=True)
+}
 (task / "data.json").write_text(json.dumps({"client_names": names, **held}))
 facts = {"benchmark": benchmark.name, "bmk_path": str(home), "scene": "horizontal"}
 (task / "info").write_text(json.dumps({**facts, "num_clients": len(names)}))
 options = {"num_steps": problem.steps, "batch_size": problem.batch, "learning_rate": problem.lr}
 options |= {"aggregate": "uniform", "train_holdout": 0.0, "no_tqdm": True, "log_level": "ERROR"}
 runner = flgo.init(
-    str(task), algorithm, options, model=flgo.convert_model(get_model), Logger=flgo.experiment.logger.BasicLogger
+    str(task),
+    algorithm,
+    options,
+    model=flgo.convert_model(get_model),
+    Logger=flgo.experiment.logger.BasicLogger,
 )
 
 

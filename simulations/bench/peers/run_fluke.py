@@ -10,7 +10,6 @@ from fluke.client import Client
 from fluke.config import OptimizerConfigurator
 from fluke.server import Server
 
-
 problem = Problem(Path(sys.argv[1]))
 
 
@@ -32,7 +31,15 @@ FlukeENV().set_device("cpu")
 FlukeENV().set_eval_cfg(pre_fit=False, post_fit=False, locals=False, server=False)
 optimiser = OptimizerConfigurator(DDict(name="SGD", lr=problem.lr))
 clients = [
-    Client(number, Batches(number), None, optimiser, torch.nn.CrossEntropyLoss(), local_epochs=1, persistency=False)
+    Client(
+        number,
+        Batches(number),
+        None,
+        optimiser,
+        torch.nn.CrossEntropyLoss(),
+        local_epochs=1,
+        persistency=False,
+    )
     for number in range(len(problem.clients))
 ]
 server = Server(problem.module(), None, clients, weighted=False)

@@ -20,7 +20,7 @@ from pfl.internal.ops import pytorch_ops
 from pfl.internal.ops.selector import set_framework_module
 from pfl.metrics import Metrics
 
-RANK, PROCESSES = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+RANK, PROCESSES = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
 if PROCESSES > 1 and RANK == 0:
     other = {**os.environ, "RANK": "1", "LOCAL_RANK": "1"}
     partner = subprocess.Popen([sys.executable, *sys.argv], stdin=subprocess.DEVNULL, env=other)
@@ -61,7 +61,9 @@ def make_dataset(user):
 data = FederatedDataset(make_dataset, sample_user)
 network = Network()
 model = PyTorchModel(network, torch.optim.SGD, torch.optim.SGD(network.parameters(), 1.0))
-hyper = NNTrainHyperParams(local_num_epochs=1, local_learning_rate=problem.lr, local_batch_size=problem.batch)
+hyper = NNTrainHyperParams(
+    local_num_epochs=1, local_learning_rate=problem.lr, local_batch_size=problem.batch
+)
 backend = SimulatedBackend(training_data=data, val_data=data)
 
 
@@ -71,7 +73,10 @@ def run_round(number):
     # Every process takes its turn of the same list; what is left over goes to nobody.
     sampled = iter(clients + clients)
     parameters = NNAlgorithmParams(
-        central_num_iterations=10**9, evaluation_frequency=10**9, train_cohort_size=len(clients), val_cohort_size=0
+        central_num_iterations=10**9,
+        evaluation_frequency=10**9,
+        train_cohort_size=len(clients),
+        val_cohort_size=0,
     )
     algorithm = FederatedAveraging()
     contexts, model, _ = algorithm.get_next_central_contexts(model, number, parameters, hyper)
