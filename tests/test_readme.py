@@ -16,6 +16,7 @@ from flwr.serverapp.strategy import FedAvg
 from fedau_flwr import FedAU
 from fedau_flwr.testing.in_process_grid import InProcessGrid
 from simulations.bench import settings
+from simulations.bench.report import markdown
 from simulations.config import RunConfig
 from tests.fedau_flwr.federation import Federation, record, towards, training_app, values
 
@@ -175,16 +176,10 @@ def test_the_one_page_summary_says_what_the_tables_say(task, folder):
 
 
 def test_the_table_of_the_benchmark_is_the_generated_one():
-    results = RESULTS / "bench"
-    assert (results / "bench.md").read_text(encoding="utf-8") in BENCH
-    rows = json.loads((results / "bench.json").read_text(encoding="utf-8"))["rows"]
-    for row in rows:
-        line = next(line for line in BENCH.splitlines() if line.startswith(f"| {row['text']} |"))
-        assert float(line.split("|")[2].split()[0]) == pytest.approx(row["value"], abs=0.005)
-        assert line.endswith(" met |" if row["met"] else " missed |")
-    memory = next(row for row in rows if row["key"] == "scale")["details"]
-    many, few = (round(memory[f"server-megabytes-{clients}"]) for clients in (100_000, 250))
-    assert f"100,000 clients the server process holds {many} MB, at 250 it holds {few} MB." in BENCH
+    saved = json.loads((RESULTS / "bench" / "bench.json").read_text(encoding="utf-8"))
+    table = markdown([row["cells"] for row in saved["rows"]])
+    assert (RESULTS / "bench" / "bench.md").read_text(encoding="utf-8") == table
+    assert table in BENCH
 
 
 def test_the_benchmark_is_that_of_this_code():
@@ -193,10 +188,6 @@ def test_the_benchmark_is_that_of_this_code():
     for key, config in (("run", now.config), ("scale", now.scale)):
         assert RunConfig.parse(bench[key]) == replace(config, data_dir="")
     assert bench["repetitions"] == now.repetitions
-    numbers = re.findall(r"`([a-z0-9-]+)` \(([\d.]+)\)", BENCH)
-    assert len(numbers) >= 6
-    for name, number in numbers:
-        assert float(number) == pytest.approx(bench["million"][name], rel=0.01), name
 
 
 def test_bring_your_own_shows_the_files_that_are_tested():

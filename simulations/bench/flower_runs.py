@@ -55,12 +55,16 @@ class FlowerRuns:
                 over.set()
         return times, turns.result()[WARM_UP:]
 
-    def flower_alone(self, config: RunConfig) -> Times:
-        """Run FedAvg without the suite's loop and engine, one client per node."""
+    def flower_alone(self, config: RunConfig, *, plain: bool = False) -> Times:
+        """Run FedAvg without the suite's loop and engine, one client per node.
+
+        A `plain` one has no training step of ours either.
+        """
         run = self._new_run()
         values: dict[str, Any] = {k: v for k, v in config.to_dict().items() if k != "run-dir"}
         run.config_file.write_text(tomli_w.dumps(values), encoding="utf-8")
-        return self._times(run, ALONE, {"run-dir": str(run.path)}, config.clients)
+        settings: dict[str, Any] = {"run-dir": str(run.path), "plain": plain}
+        return self._times(run, ALONE, settings, config.clients)
 
     def _new_run(self) -> RunDirectory:
         self._count += 1

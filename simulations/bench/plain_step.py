@@ -7,6 +7,7 @@ it. Batches and their changes are as many as ours and made in the same way.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,13 +19,12 @@ from simulations.nodes.resident import Parameters
 from simulations.nodes.trainer import LocalResult
 from simulations.tasks.arrays import Part
 from simulations.tasks.images.models import Classifier
-from simulations.tasks.images.task import ImageTask
 
 
 class PlainTrainer:
     """Has the interface of `LocalTrainer`."""
 
-    def __init__(self, task: ImageTask, train: Part) -> None:
+    def __init__(self, task: Any, train: Part) -> None:
         torch.set_num_threads(1)
         self._task = task
         self._train = train

@@ -20,14 +20,22 @@ from fedau_flwr.files import save_text
 
 COLUMNS = ("measured", "value", "goal", "")
 ROWS = {
-    # key: (goal, with its unit unless it is a ratio; what it is)
+    # key: (goal, with its unit unless it is a ratio, empty if there is none; what it is)
     "hosts": ("≤ 1.1", "FedAU with hosts / bare loop"),
-    "alone": ("≤ 1.6", "FedAU, one client per node / bare loop"),
+    "alone": ("≤ 2", "FedAU, one client per node / bare loop"),
     "alone-fedavg": ("≤ 1.03", "FedAU / Flower's FedAvg, both one client per node in this suite"),
-    "flower": ("≥ 1.6", "Flower's FedAvg on Flower's own loop, one client per node / FedAU, hosts"),
+    "mifa": ("≤ 1.1", "MIFA / FedAU, both with hosts"),
+    "fedvarp": ("≤ 1.1", "FedVARP / FedAU, both with hosts"),
+    "flower": ("≥ 1.6", "Flower's own loop with our training step / FedAU, hosts"),
     "fedavg": ("≥ 1.6", "Flower's FedAvg in this suite, one client per node / FedAU, hosts"),
     "step": ("≥ 1.4", "bare loop with a plain module / with our training step"),
+    "share": ("", "arithmetic of a local step, of what a matrix product reaches on a core"),
+    "gpu": ("", "local steps on a GPU, launched one by one / replayed"),
+    "start": ("≤ 6 s", "from `fedau run` to the first trained client"),
+    "end": ("≤ 2.5 s", "from the end of a run to the end of `fedau run`"),
     "scale": ("≤ 1.15", "round with {:,} clients / with {:,}, as many participants"),
+    "million": ("≤ 840 MB", "memory of the server with {:,} clients"),
+    "participants": ("≤ 1.15", "a participant's time with {:,} of them / with {:,}"),
     "bytes": ("≤ 1.001", "bytes that a FedAU client sends / that a FedAvg client sends"),
     "weights": ("≤ 50 ms", "{:,} weights advance one round"),
     "secure": ("≥ 4", "a secure round with SecAgg+ of Flower / with ours"),
@@ -43,6 +51,12 @@ ROWS = {
     "roster-server-few": ("≤ 2", "the server's part with a roster / without, of {:,} alone"),
     "roster-client-few": ("≤ 2", "one client's part with a roster / without, of {:,} alone"),
     "roster-overhead": ("≤ 1.1", "bytes that a client sends with a roster / its vector, of {:,}"),
+    "authors": ("≥ 5", "the authors' program / FedAU, hosts"),
+    "pfl": ("≥ 4.5", "pfl-research / FedAU, hosts"),
+    "fedlab": ("≥ 4.5", "FedLab / FedAU, hosts"),
+    "flgo": ("≥ 4.5", "FLGo / FedAU, hosts"),
+    "fluke": ("≥ 4.5", "fluke / FedAU, hosts"),
+    "plain-flower": ("≥ 6.5", "a plain Flower app on Flower's engine / FedAU, hosts"),
 }
 
 
@@ -51,7 +65,7 @@ class Row:
     """One measured number, which `ROWS` describes."""
 
     key: str
-    value: float
+    value: float | None  # None where this machine cannot measure it
     sizes: tuple[int, ...] = ()  # the numbers that its text names
     details: dict[str, Any] = field(default_factory=dict)  # what it was computed from
     profile: dict[str, Any] = field(default_factory=dict)  # where the time goes, in milliseconds
@@ -65,33 +79,42 @@ class Row:
     @property
     def goal(self) -> tuple[str, float, str]:
         """On which side of which number it must be, and the unit of both, empty for a ratio."""
-        sign, number, *unit = ROWS[self.key][0].split()
+        sign, number, *unit = (ROWS[self.key][0] or "≥ 0").split()
         return sign, float(number), "".join(unit)
 
     @property
     def met(self) -> bool:
-        """Whether the goal is reached."""
+        """Whether the goal is reached; without goal or value there is nothing to miss."""
         sign, number, _ = self.goal
+        if self.value is None:
+            return True
         return self.value <= number if sign == "≤" else self.value >= number
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row for the JSON file."""
         sign, number, unit = self.goal
-        row = {
+        row: dict[str, Any] = {
             "key": self.key,
             "text": self.text,
             "value": self.value,
-            "unit": unit or "ratio",
-            "goal": f"{'at most' if sign == '≤' else 'at least'} {number:g}",
-            "met": self.met,
+            "unit": unit or ("%" if self.key == "share" else "ratio"),
+            "cells": self.cells(),
             "details": self.details,
         }
+        if ROWS[self.key][0] and self.value is not None:
+            row["goal"] = f"{'at most' if sign == '≤' else 'at least'} {number:g}"
+            row["met"] = self.met
         return row | ({"profile-milliseconds": self.profile} if self.profile else {})
 
     def cells(self) -> tuple[str, str, str, str]:
         """Return the row for the table."""
-        value = f"{self.value:.{4 if self.key == 'bytes' else 2}f} {self.goal[2]}".strip()
-        return self.text, value, ROWS[self.key][0], "met" if self.met else "missed"
+        goal = ROWS[self.key][0]
+        if self.value is None:
+            return self.text, "not measured", goal, self.note.rstrip(".").lower()
+        digits = 4 if self.key == "bytes" else 0 if self.value >= 100 else 2
+        unit = "%" if self.key == "share" else self.goal[2]
+        value = f"{self.value:.{digits}f} {unit}".strip()
+        return self.text, value, goal, ("met" if self.met else "missed") if goal else ""
 
 
 def show(rows: Sequence[Row], machine: dict[str, Any], console: Console) -> None:
@@ -115,9 +138,13 @@ def save(path: Path, rows: Sequence[Row], **facts: Any) -> None:
     content = {**facts, "rows": [row.to_dict() for row in rows]}
     path.parent.mkdir(parents=True, exist_ok=True)
     save_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-    lines = [COLUMNS, ("---",) * len(COLUMNS), *(row.cells() for row in rows)]
-    table = "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
-    save_text(path.with_suffix(".md"), table)
+    save_text(path.with_suffix(".md"), markdown([row.cells() for row in rows]))
+
+
+def markdown(cells: Sequence[Sequence[str]]) -> str:
+    """Return the table of a report's rows."""
+    lines = [COLUMNS, ("---",) * len(COLUMNS), *cells]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def describe_machine() -> dict[str, Any]:

@@ -24,25 +24,38 @@ class BenchSettings:
 
     config: RunConfig  # of rows 1 to 4 and 6; its rounds include those to warm up
     scale: RunConfig  # of row 5, which measures it at its own and at `many` clients
+    peers: RunConfig  # of the rows that compare with other frameworks
     many: int = 100_000
+    most: int = 1_000_000  # clients, for the memory of the server
+    crowd: int = 1_000  # participants of a round
     repetitions: int = 2  # of every side of a comparison
     secure_clients: int = 25
     secure_dropped: int = 2
     secure_cohorts: tuple[int, ...] = (25, 100, 300, 1000)
     weights: int = 1_000_000  # advanced at once
+    environments: Path | None = None  # directory of the peers' environments; None leaves them out
+    authors: Path | None = None  # folder of the authors' program
     workers: int = field(default_factory=lambda: os.cpu_count() or 1)
 
-    def at(self, clients: int) -> RunConfig:
+    @property
+    def expected(self) -> float:
+        """Participants that are expected in a round of row 5."""
+        return self.scale.mean_participation * self.scale.clients
+
+    def at(self, clients: int, expected: float | None = None) -> RunConfig:
         """Return the run of row 5 with so many clients, of which as many are expected to come."""
-        expected = self.scale.mean_participation * self.scale.clients
-        return replace(self.scale, clients=clients, mean_participation=expected / clients)
+        mean = (expected or self.expected) / clients
+        return replace(self.scale, clients=clients, mean_participation=mean)
 
 
 def full(data: Path, scratch: Path) -> BenchSettings:
     """Return the sizes of the published numbers; what is made for them goes to `scratch`."""
-    rounds = WARM_UP + 8
+    rounds = WARM_UP + 30
+    config = RunConfig(dataset="cifar10", data_dir=str(data), **_rounds(rounds, rounds))
+    few = WARM_UP + 8
     return BenchSettings(
-        config=RunConfig(dataset="cifar10", data_dir=str(data), **_rounds(rounds, rounds)),
+        config=config,
+        peers=replace(config, num_server_rounds=few, evaluate_every=few, checkpoint_every=few),
         scale=RunConfig(
             dataset="synthetic:train=200000:test=1000",
             # Even clients: each of 100,000 has a sample or two, and comes as often as any other.
@@ -51,7 +64,7 @@ def full(data: Path, scratch: Path) -> BenchSettings:
             batch_size=1,
             local_steps=50,
             data_dir=str(scratch),
-            **_rounds(rounds + 4, rounds + 4),
+            **_rounds(few + 4, few + 4),
         ),
     )
 
@@ -69,8 +82,15 @@ def quick(data: Path) -> BenchSettings:
         **_rounds(WARM_UP + 1, 9),
     )
     scale = replace(config, min_participation=0.0, alpha_participation=1e3)
-    sizes = {"secure_clients": 4, "secure_dropped": 1, "weights": 1_000, "workers": 2}
-    return BenchSettings(config, scale, many=60, repetitions=1, secure_cohorts=(4, 6), **sizes)
+    sizes: dict[str, Any] = {
+        "secure_clients": 4,
+        "secure_dropped": 1,
+        "secure_cohorts": (4, 6),
+        "weights": 1_000,
+        "workers": 2,
+    }
+    sizes |= {"many": 60, "most": 90, "crowd": 6, "repetitions": 1}
+    return BenchSettings(config, scale, config, **sizes)
 
 
 def _rounds(rounds: int, every: int) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -27,21 +28,36 @@ def bench(
     out: Annotated[
         Path, typer.Option(help="Where the JSON file goes; the table goes beside it as Markdown.")
     ] = Path("bench.json"),
+    peers: Annotated[
+        Path | None,
+        typer.Option(
+            help="Compare with other frameworks as well; their environments are in this directory, "
+            "or made there."
+        ),
+    ] = None,
+    authors: Annotated[
+        Path | None,
+        typer.Option(help="The authors' program, a clone of their repository; needs --peers."),
+    ] = None,
     tiny: Annotated[
         bool, typer.Option("--quick", help="The smallest sizes: every row, no meaning.")
     ] = False,
 ) -> None:
     """Measure what this software costs, as ratios, and print them beside their goals.
 
-    It takes up to ten minutes on two cores that do nothing else.
+    It takes up to twelve minutes on two cores that do nothing else.
     """
     # torch takes seconds, which no other command has to wait for.
     from simulations.bench.measure import measure  # noqa: PLC0415
-    from simulations.bench.million import million  # noqa: PLC0415
 
+    if authors is not None and not (peers and (authors / "main.py").is_file()):
+        rule = "a folder with the authors' main.py, together with --peers"
+        raise ConfigError(f"authors is {str(authors)!r}, but must be {rule}.")
+    if peers is not None and tiny:
+        raise ConfigError("quick is True, but must be False with --peers: they need CIFAR-10.")
     if out.suffix != ".json":
         raise ConfigError(f"out is {str(out)!r}, but must be the name of a .json file.")
-    # Better now than after ten minutes.
+    # Better now than when all is measured.
     out = out.expanduser().resolve()
     check_writable("the directory of out", out.parent)
     console, machine, start = Console(), describe_machine(), time.monotonic()
@@ -50,17 +66,21 @@ def bench(
         if tiny:
             settings, images = quick(scratch / "data"), "synthetic"
         else:
-            place = (data_dir or default_data_dir()).expanduser().resolve()
-            data, images = cifar10_or_random(place, scratch / "data")
+            known = (data_dir or default_data_dir()).expanduser().resolve()
+            data, images = cifar10_or_random(known, scratch / "data")
             settings = full(data, scratch / "data")
-        rows = measure(
-            settings, scratch, lambda what: console.print(f"Measuring {what} …", highlight=False)
-        )
-        limits = million(settings, rows)
+        place, program = (path and path.expanduser().resolve() for path in (peers, authors))
+
+        def say(what: str) -> None:
+            past = time.monotonic() - start
+            console.print(f"{past:4.0f} s: measuring {what} …", highlight=False)
+
+        settings = replace(settings, environments=place, authors=program)
+        rows = measure(settings, scratch, say)
     seconds = time.monotonic() - start
     show(rows, machine, console)
     save(
-        out, rows, machine=machine, million=limits, data=images, quick=tiny, seconds=round(seconds),
+        out, rows, machine=machine, data=images, quick=tiny, seconds=round(seconds),
         repetitions=settings.repetitions, workers=settings.workers,
         run=settings.config.to_dict() | {"data-dir": ""},
         scale=settings.scale.to_dict() | {"data-dir": ""},

@@ -26,6 +26,9 @@ from simulations.report.trackers import (
 from simulations.runs.directory import RunDirectory
 from simulations.runs.experiment import open_experiment
 
+MOST_PER_GPU = 5
+"""Workers that share a GPU unless somebody wants more: clients are launch-bound, not for ever."""
+
 
 def _option(default: Any, explanation: str) -> Any:
     return field(default=default, metadata={"help": explanation})
@@ -91,7 +94,8 @@ class Resources:
                 f"gpus-per-client is {self.gpus_per_client:g}, but must be at most {count}, the "
                 "number of GPUs."
             )
-        return self.gpus_per_client if self.gpus_per_client >= 0 else count / self.worker_count
+        share = max(count / self.worker_count, 1 / MOST_PER_GPU)
+        return self.gpus_per_client if self.gpus_per_client >= 0 else share
 
     def nodes(self, config: RunConfig) -> int:
         """Return how many SuperNodes a run has."""

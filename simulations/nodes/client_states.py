@@ -298,7 +298,7 @@ def flush(directory: Path) -> None:
 def _read(path: Path, start: int, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
     """Return the `count` items that begin at a byte; zeros where nothing has been written."""
     items = np.empty(count, dtype)
-    data, done = memoryview(items.view(np.uint8)), 0
+    data, done = items.view(np.uint8).data, 0
     with suppress(FileNotFoundError), path.open("rb", buffering=0) as file:
         while done < len(data) and (read := os.preadv(file.fileno(), [data[done:]], start + done)):
             done += read
@@ -311,7 +311,7 @@ def _write(path: Path, start: int, arrays: Sequence[NDArray[Any]]) -> None:
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         for array in arrays:
-            data = memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+            data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
             while data:
                 written = os.pwrite(file, data, start)
                 start, data = start + written, data[written:]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from simulations.nodes.batches import batch_positions, continued_positions
 from simulations.nodes.kernel.choose import draw_masks
 from simulations.nodes.kernel.step import NativeStep
+from simulations.nodes.replay import ReplayedStep
 from simulations.nodes.resident import Parameters, ResidentModel, configure_worker_process
 from simulations.tasks import Part, Task
 from simulations.tasks.images.models import SeededDropout
@@ -30,12 +31,12 @@ class LocalResult:
     steps: int
 
 
-def default_generator(device: torch.device) -> torch.Generator:
-    """Return the generator that layers draw from which were given none."""
+def default_generators(device: torch.device) -> list[torch.Generator]:
+    """Return the generators that layers draw from which were given none."""
     if device.type != "cuda":
-        return torch.default_generator
-    torch.cuda.init()
-    return torch.cuda.default_generators[device.index or 0]
+        return [torch.default_generator]
+    torch.cuda.init()  # type: ignore[no-untyped-call]
+    return [torch.default_generator, torch.cuda.default_generators[device.index or 0]]
 
 
 class LocalTrainer:
@@ -53,6 +54,8 @@ class LocalTrainer:
         Draw one crop and flip per mini-batch, as the paper's authors did, instead of per image.
     kernel : str
         ``native``, ``torch``, or ``auto``, which is native where that is possible.
+    replay : bool or None
+        Record the step once and replay it, see `simulations.nodes.replay`; None does so on a GPU.
     """
 
     def __init__(
@@ -64,18 +67,29 @@ class LocalTrainer:
         augment_per_batch: bool = False,
         kernel: str = "auto",
         model: ResidentModel | None = None,
+        replay: bool | None = None,
     ) -> None:
         configure_worker_process()
         self.task = task
         self.model = model or ResidentModel(task, device=device, kernel=kernel)
-        self._train = train
+        place = self.model.device
         self._per_batch = augment_per_batch
-        self._changes = torch.Generator()
-        self._dropout = torch.Generator(self.model.device)
-        self._default = default_generator(self.model.device)
+        # On a GPU the whole data set lies there, and random changes are drawn there as well.
+        self._data: tuple[torch.Tensor, torch.Tensor] | None = None
+        if place.type == "cuda":
+            pair = (train.inputs, train.targets)
+            inputs, targets = (torch.from_numpy(np.array(value)).to(place) for value in pair)
+            self._data = (inputs, targets)
+        self._train = train
+        self._changes = torch.Generator(place)
+        self._dropout = torch.Generator(place)
+        self._default = default_generators(place)
         for layer in self.model.module.modules():
             if isinstance(layer, SeededDropout):
                 layer.generator = self._dropout
+        self._replayed: ReplayedStep | None = None
+        if replay or (replay is None and place.type == "cuda"):
+            self._replayed = ReplayedStep(task, self.model.module.train(), self._dropout)
 
     def train(
         self,
@@ -104,6 +118,9 @@ class LocalTrainer:
         weights: list[torch.Tensor] = list(self.model.parameters)
         losses = []
         for x, y in zip(inputs, targets, strict=True):
+            if self._replayed is not None:
+                losses.append(self._replayed(x, y, lr))
+                continue
             loss = self.task.loss(module(x), y)
             gradients = torch.autograd.grad(loss, weights)
             with torch.no_grad():
@@ -155,12 +172,13 @@ class LocalTrainer:
         self._dropout.manual_seed(int(draws[1] >> 1))
         # For layers of a task's own model that draw from torch's generator, as its dropout does.
         # `torch.manual_seed` would also write down the stack for every kind of device there is not.
-        self._default.manual_seed(int(draws[1] >> 1))
-        device = self.model.device
-        inputs = self.task.augment(
-            torch.from_numpy(self._train.inputs[chosen]).to(device),
-            self._changes,
-            share=size if self._per_batch else 1,
-        )
-        targets = torch.from_numpy(self._train.targets[chosen]).to(device)
+        for generator in self._default:
+            generator.manual_seed(int(draws[1] >> 1))
+        if self._data is None:
+            pair = (self._train.inputs[chosen], self._train.targets[chosen])
+            raw, targets = (torch.from_numpy(value).to(self.model.device) for value in pair)
+        else:
+            where = torch.from_numpy(chosen).to(self.model.device)
+            raw, targets = (value[where] for value in self._data)
+        inputs = self.task.augment(raw, self._changes, share=size if self._per_batch else 1)
         return torch.split(inputs, size), torch.split(targets, size)

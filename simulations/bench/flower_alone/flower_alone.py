@@ -1,10 +1,12 @@
 """Flower's FedAvg as it comes: its own `start()`, its own engine, one client per SuperNode.
 
-Only who takes part and the training step are ours, so that both sides of the comparison do the same
-work. An app of its own, since the suite's brings its own loop and wakes the engine.
+Only who takes part is ours and, unless it is to be plain, the training step, so that both sides of
+the comparison do the same work. An app of its own, since the suite's brings its own loop and wakes
+the engine.
 """
 
 import time
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +17,9 @@ from flwr.serverapp.strategy import FedAvg
 
 from fedau_flwr.availability import AvailabilityGrid, answer_identity
 from fedau_flwr.files import save_arrays
+from simulations.bench.plain_step import PlainTrainer
 from simulations.nodes.resident import initial_parameters
-from simulations.nodes.worker import LR, worker_for
+from simulations.nodes.worker import LR, Worker, worker_for
 from simulations.runs.directory import RunDirectory
 from simulations.runs.experiment import open_experiment
 
@@ -55,6 +58,12 @@ def main(grid: Grid, context: Context) -> None:
     run.finish("finished", config.rounds, "The run finished.")
 
 
+@lru_cache(maxsize=1)
+def plain_trainer(worker: Worker) -> PlainTrainer:
+    """Return the trainer of this process."""
+    return PlainTrainer(worker.experiment.task, worker.experiment.arrays.train)
+
+
 @client.train()
 def train(message: Message, context: Context) -> Message:
     """Train this node's client."""
@@ -64,7 +73,21 @@ def train(message: Message, context: Context) -> Message:
     arrays = message.content.array_records["arrays"]
     model = {name: array.numpy() for name, array in arrays.items()}
     settings = {LR: config.local_lr, "server-round": message.content["config"]["server-round"]}
-    trained = worker.train(number, model, settings)
+    if context.run_config["plain"]:
+        trained = (
+            plain_trainer(worker)
+            .train(
+                model,
+                worker.experiment.split.client(number),
+                lr=config.local_lr,
+                seed=(config.seed, number, int(str(settings["server-round"]))),
+                steps=config.local_steps,
+                batch=config.batch_size,
+            )
+            .parameters
+        )
+    else:
+        trained = worker.train(number, model, settings)
     reply = ArrayRecord({name: Array(value) for name, value in trained.items()})
     metrics = MetricRecord({"num-examples": max(1, worker.examples(number))})
     return Message(RecordDict({"arrays": reply, "metrics": metrics}), reply_to=message)

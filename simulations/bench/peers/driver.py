@@ -12,7 +12,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ def _leave_out_torchvision(register: Callable[..., Any]) -> Callable[..., Any]:
     return registered
 
 
-torch.library.register_fake = _leave_out_torchvision(torch.library.register_fake)  # type: ignore[assignment]
+torch.library.register_fake = _leave_out_torchvision(torch.library.register_fake)
 
 
 class Problem:
@@ -70,7 +71,7 @@ class Problem:
         for channels in (3, 32):
             layers += [nn.Conv2d(channels, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
         layers.append(nn.Flatten())
-        for inputs, outputs in zip(widths, widths[1:], strict=False):
+        for inputs, outputs in pairwise(widths):
             layers += [nn.Linear(inputs, outputs), nn.ReLU()]
         module = nn.Sequential(*layers[:-1])
         with torch.no_grad():
@@ -97,7 +98,7 @@ class Problem:
         """Return the batches of all local steps."""
         images, labels = self.sample(client)
         size = len(labels) // self.steps
-        return list(zip(images.split(size), labels.split(size), strict=True))
+        return list(zip(torch.split(images, size), torch.split(labels, size), strict=True))
 
 
 def answer(value: object) -> None:
@@ -106,7 +107,7 @@ def answer(value: object) -> None:
     _ANSWERS.flush()
 
 
-def commands() -> Any:
+def commands() -> Iterator[tuple[int, int]]:
     """Say that the program is ready, and yield number and threads of each round."""
     answer("ready")
     for line in sys.stdin:

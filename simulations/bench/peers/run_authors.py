@@ -15,7 +15,7 @@ from driver import Problem, answer, commands
 
 problem = Problem(Path(sys.argv[1]))
 program = Path(problem.settings["authors"])
-import torchvision.datasets  # noqa: E402
+import torchvision.datasets
 
 
 class CIFAR10:
@@ -74,9 +74,9 @@ sys.argv = ["main.py", "-data", "cifar10", "-gpu", "0", "-iters-total", huge, "-
 sys.argv += ["-iters-per-eval", huge, "-iters-per-round", steps, "-minibatch", batch]
 sys.argv += ["-total-workers", str(len(problem.clients)), "-lr", str(problem.lr)]
 sys.argv += ["-iters-checkpoint", huge, "-lr-decay-start-iter", huge]
-import util.util  # noqa: E402
+import util.util
 
-split = {number: indices for number, indices in enumerate(problem.clients)}
+split = dict(enumerate(problem.clients))
 util.util.data_participation_each_node = lambda data, count: (split, [0.1] * count)
 util.util.WorkerSampler = WorkerSampler
 runpy.run_path(str(program / "main.py"), init_globals={"print": report}, run_name="__main__")

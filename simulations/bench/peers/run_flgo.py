@@ -21,6 +21,10 @@ current: list[int] = []
 
 
 class TaskPipe(FromDatasetPipe):
+    class TaskDataset(FromDatasetPipe.TaskDataset):
+        def __getitems__(self, indices):
+            return [self[index] for index in indices]
+
     def __init__(self, task_path):
         super().__init__(task_path, train_data=everything, test_data=everything)
 

@@ -20,7 +20,7 @@ from pfl.internal.ops import pytorch_ops
 from pfl.internal.ops.selector import set_framework_module
 from pfl.metrics import Metrics
 
-RANK, PROCESSES = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+RANK, PROCESSES = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
 if PROCESSES > 1 and RANK == 0:
     other = {**os.environ, "RANK": "1", "LOCAL_RANK": "1"}
     partner = subprocess.Popen([sys.executable, *sys.argv], stdin=subprocess.DEVNULL, env=other)

@@ -1,8 +1,7 @@
 """Normalisation and random changes of training images, on whole batches of tensors.
 
 Crops and flips come after normalisation, so that what is padded is zero there; CIFAR-100's changes
-of sharpness and colour come before it, on bytes. All draws come from one CPU generator, whatever
-the device of the images.
+of sharpness and colour come before it, on bytes. All draws come from one generator, on its device.
 """
 
 from collections.abc import Callable
@@ -56,7 +55,8 @@ def augment(images: Tensor, task: ImageTask, rng: Generator, *, share: int = 1) 
 def _draws(n: int, share: int, rng: Generator, device: torch.device) -> Tensor:
     """Return n numbers uniform in [0, 1), the same one for ``share`` in a row."""
     groups = -(-n // share)
-    return torch.rand(groups, generator=rng).repeat_interleave(share)[:n].to(device)
+    drawn = torch.rand(groups, generator=rng, device=rng.device)
+    return drawn.repeat_interleave(share)[:n].to(device)
 
 
 def _crop_and_flip(batch: Tensor, recipe: Augmentation, share: int, rng: Generator) -> Tensor:
