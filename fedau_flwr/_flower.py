@@ -6,8 +6,15 @@ needs it and nothing else.
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
+from importlib.metadata import version
 from typing import Any
+
+from ._log import log
+
+TESTED = ("1.41", "1.42")
+"""The oldest and the newest Flower that the tests of this version have run on."""
 
 _HOMES = {
     # Error replies would have no code, and be counted as failures of the app.
@@ -38,6 +45,19 @@ _HOMES = {
     # `flwr run .` on a deployment would need pattern="deployment" in its run config.
     "HttpGrid": "flwr.superlink.grid",
 }
+
+
+@cache
+def note_version() -> None:
+    """Say once if Flower is newer than what was tested; it may well work."""
+    installed = version("flwr")
+    if _order(installed) > _order(TESTED[1]):
+        words = "Flower %s is newer than what this fedau-flwr was tested with (%s to %s)."
+        log.info(words, installed, *TESTED)
+
+
+def _order(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".")[:2] if part.isdecimal())
 
 
 def __getattr__(name: str) -> Any:

@@ -6,14 +6,17 @@ simulation suite, which is used from a clone and no part of the installed packag
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 
 from .client.state_directory import describe
+from .privacy.command import privacy
 from .secure.identity import Identity, IdentityError, Roster
 
 USER_ERROR = 2
@@ -76,41 +79,20 @@ def make_roster(
     typer.echo(roster.to_toml(), nl=False)
 
 
-@app.command("privacy")
-def privacy(
-    *,
-    rounds: Annotated[int, typer.Option(min=1, help="Sums that the training releases.")],
-    delta: Annotated[float, typer.Option(help="δ of the whole training.")] = 1e-5,
-    epsilon: Annotated[float | None, typer.Option(help="ε to keep.")] = None,
-    noise_multiplier: Annotated[
-        float | None, typer.Option(help="Noise on a sum in units of the norm, instead of ε.")
-    ] = None,
-    separation: Annotated[
-        int, typer.Option(min=1, help="A client takes part at most once in so many rounds.")
-    ] = 1,
-    participations: Annotated[
-        int | None, typer.Option(min=1, help="And at most so many times.")
-    ] = None,
-) -> None:
-    """Say what differential privacy costs: plain, with separated turns, with correlated noise."""
-    from .privacy.calculator import options  # noqa: PLC0415 -- only this command needs it
+def _in_a_sentence(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command that ends with one sentence where a value makes no sense."""
 
-    try:
-        found = options(
-            delta=delta,
-            rounds=rounds,
-            epsilon=epsilon,
-            noise_multiplier=noise_multiplier,
-            separation=separation,
-            limit=participations,
-        )
-    except ValueError as error:
-        fail(str(error))
-    row = "{:20} {:>14} {:>16} {:>14} {:>8} {:>8}".format
-    typer.echo(row("noise", "participations", "noise multiplier", "relative error", "ε", "vectors"))
-    for way in found:
-        numbers = f"{way.noise_multiplier:.3f}", f"{way.error:.4f}", f"{way.epsilon:.3f}"
-        typer.echo(row(way.name, way.participations, *numbers, way.vectors))
+    @functools.wraps(command)
+    def run(**options: object) -> None:
+        try:
+            command(**options)
+        except ValueError as error:
+            fail(str(error))
+
+    return run
+
+
+app.command("privacy")(_in_a_sentence(privacy))
 
 
 def find_suite() -> Path | None:

@@ -1,7 +1,5 @@
 """Files that are whole at any time, and that stay if they are asked to."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

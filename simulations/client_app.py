@@ -6,8 +6,6 @@ Under a method whose clients do not participate in the plugin's sense, such as F
 nothing of the plugin is in between.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import Any
 
@@ -35,6 +33,7 @@ from simulations.config import ConfigError, RunConfig
 from simulations.nodes import deployed
 from simulations.nodes.worker import STATES, Worker, check_simulated, worker_for
 from simulations.registry import ALLOW_IMPORT
+from simulations.runs.shared_arrays import shared_arrays
 
 
 @lru_cache(maxsize=1)
@@ -85,8 +84,7 @@ def mask(message: Message, context: Context, call_next: CallNext) -> Message:
     return SecureSumMod()(message, context, call_next)
 
 
-app = ClientApp(mods=[mask, participate])
-app.query()(answer_identity)
+app = ClientApp(mods=[shared_arrays, answer_identity, mask, participate])
 
 
 @app.train()

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from math import sqrt
+from typing import IO
 
 from flwr.app import Context
 
 from ..files import open_handle
-from ..privacy.budget import PrivacyBudget
+from ..privacy.gdp import epsilon_of
 from ..wire.requests import Refusal
 from .policy import EPSILON, NodePolicy
 from .state_directory import BUDGET, SPENT, StateDirectory, state_directory
@@ -34,25 +38,46 @@ class OwnBudget:
     def check(self, noise_multiplier: float) -> None:
         """Refuse a round that would exceed the budget."""
         if self.directory is not None:
-            with self.directory.locked(BUDGET):
-                self._checked(self.directory, noise_multiplier)
+            with self._book(self.directory) as book:
+                self._check(book, noise_multiplier)
 
     def charge(self, noise_multiplier: float) -> None:
         """Account for a vector that is about to leave, or refuse to send it."""
         if self.directory is not None:
-            with self.directory.locked(BUDGET):
-                self._checked(self.directory, noise_multiplier).charge(noise_multiplier)
+            with self._book(self.directory) as book:
+                self._check(book, noise_multiplier)
+                book.write(f"{noise_multiplier!r}\n".encode())
+                book.flush()
+                os.fsync(book.fileno())
 
-    def _checked(self, directory: StateDirectory, noise_multiplier: float) -> PrivacyBudget:
-        path = directory.folder(BUDGET) / SPENT
+    @contextmanager
+    def _book(self, directory: StateDirectory) -> Iterator[IO[bytes]]:
+        """Open the book, a noise multiplier per line, which no other process has at that time."""
+        with directory.locked(BUDGET):
+            try:
+                handle = open_handle(directory.folder(BUDGET) / SPENT, os.O_RDWR | os.O_APPEND)
+                with os.fdopen(handle, "a+b") as book:
+                    yield book
+            except OSError as error:
+                raise Refusal(f"The book of spent privacy cannot be used: {error}") from None
+
+    def _check(self, book: IO[bytes], noise_multiplier: float) -> None:
+        book.seek(0)
         try:
-            os.close(open_handle(path, os.O_RDWR))
-            budget = PrivacyBudget(self.policy.epsilon, self.policy.delta, journal=path)
-        except (OSError, ValueError) as error:
-            raise Refusal(f"The book of spent privacy cannot be used: {error}") from None
-        if not noise_multiplier or not budget.allows(noise_multiplier):
+            # Gaussian releases compose to one of μ² = Σ 1/z².
+            spent = sum(float(line) ** -2 for line in book)
+        except (ValueError, ZeroDivisionError):
             raise Refusal(
-                f"{EPSILON} is {self.policy.epsilon:g} on this node, of which {budget.spent:.4g} "
-                f"is spent: there is no room for a noise multiplier of {noise_multiplier:.4g}."
+                f"The book of spent privacy, {SPENT}, has to hold a noise multiplier per line."
+            ) from None
+        limit, delta = self.policy.epsilon, self.policy.delta
+        # Less is none, and has no finite ε.
+        fits = noise_multiplier > 1e-6 and (
+            epsilon_of(delta, sqrt(spent + noise_multiplier**-2)) <= limit
+        )
+        if not fits:
+            so_far = epsilon_of(delta, sqrt(spent)) if spent else 0.0
+            raise Refusal(
+                f"{EPSILON} is {limit:g} on this node, of which {so_far:.4g} is spent: there is no "
+                f"room for a noise multiplier of {noise_multiplier:.4g}."
             )
-        return budget

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from math import isfinite, sqrt
+from math import hypot, isfinite, sqrt
 from typing import Any
 
 import numpy as np
@@ -64,8 +64,9 @@ class Preparation:
         """Noise on the sum in units of the norm, less what telling the bit costs; 0 for none."""
         if self.norm is None or not self.noise_std:
             return 0.0
-        bit = 0.0 if self.bit_std is None else (2 * self.bit_std) ** -2
-        return float(((self.noise_std / self.norm) ** -2 + bit) ** -0.5)
+        if self.bit_std is None:
+            return self.noise_std / self.norm
+        return 1 / hypot(self.norm / self.noise_std, 0.5 / self.bit_std)
 
     def apply(self, parts: Parts, request: Request) -> Parts:
         """Return the contribution as it will enter the sum, exactly."""

@@ -219,6 +219,7 @@ def describe(root: Path) -> Iterator[str]:
                 f"{state.elapsed} rounds since the last{holding}."
             )
     for path in sorted(root.glob(f"{BUDGET}/*/{SPENT}")):
-        charged = Counter(path.read_text(encoding="ascii", errors="replace").split())
+        lines = path.read_text(encoding="ascii", errors="replace").split()
+        charged = Counter(line.partition("@")[0] for line in lines)
         noise = ", ".join(f"{z} ({count} times)" for z, count in charged.items()) or "none"
         yield f"all trainings, client {path.parent.name}: spent noise multipliers {noise}."

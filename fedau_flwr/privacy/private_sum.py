@@ -14,6 +14,7 @@ from ..server.summation import Round, Sum, Summation
 from ..wire.parts import SCALAR, Parts
 from .noise_stream import NoiseStream, guarded_std
 from .outsiders import OutsidersView
+from .spent import log_spent
 
 if TYPE_CHECKING:
     from .gaussian import GaussianPrivacy
@@ -31,6 +32,7 @@ class PrivateSum(Summation):
         self.privacy = privacy
         self.outside = OutsidersView()
         self.secure = summation.secure
+        self.separation = privacy.separation
         self.scalars = (*summation.scalars, *((WITHIN,) if privacy.adaptive else ()))
 
     def __repr__(self) -> str:
@@ -45,6 +47,7 @@ class PrivateSum(Summation):
         preparation = Preparation(
             norm=self.privacy.norm, noise_std=self.privacy.sum_std, bit_std=self.privacy.bit_std
         )
+        self.inner.norm = self.privacy.norm
         for message in messages:
             preparation.announce(message.content)
         chosen = self.inner.open(this, messages)
@@ -61,16 +64,21 @@ class PrivateSum(Summation):
         if result.parts is None:
             if result.exposed:
                 # Whoever has masked vectors may have their sum, whatever we see of it.
-                self.privacy.released(None, 0)
+                self.privacy.released(None, 0, this.number)
+            elif self.privacy.budget is not None:
+                self.privacy.budget.pass_by(this.number)
+            result.spent = self.privacy.budget.report() if self.privacy.budget else {}
             return result
         if not self.secure:
             result.parts = self._noisy(result.parts)
         bits = result.parts.pop(WITHIN, None)
         noisy = None if bits is None else float(bits[SCALAR])
-        self.privacy.released(noisy, len(result.clients))
+        self.privacy.released(noisy, len(result.clients), this.number)
         self.outside.charge(self.privacy.noise_multiplier, len(result.nodes), self.inner.colluding)
-        if spent := self.spent():
-            log.info("Privacy: ε = %.4g to outsiders, %.4g to participants.", *spent)
+        if (budget := self.privacy.budget) is not None:
+            result.spent = log_spent(budget.report(), budget.epsilon, budget.delta)
+            if self.secure and (spent := self.spent()):
+                log.info("Privacy: ε = %.4g to outsiders, %.4g to participants.", *spent)
         return result
 
     def spent(self) -> tuple[float, float] | None:
@@ -80,7 +88,14 @@ class PrivateSum(Summation):
         without a budget, whose δ it takes.
         """
         budget = self.privacy.budget
-        return None if budget is None else (self.outside.epsilon(budget.delta), budget.spent)
+        if budget is None:
+            return None
+        # Counted round by round, which minimum separation can only make smaller.
+        return min(self.outside.epsilon(budget.delta), budget.spent), budget.spent
+
+    def metrics(self) -> dict[str, float]:
+        """Return what the sum itself has to say."""
+        return self.inner.metrics()
 
     def _noisy(self, parts: Parts) -> Parts:
         size = sum(value.size for arrays in parts.values() for value in arrays.values())

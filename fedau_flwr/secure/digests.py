@@ -7,16 +7,16 @@ from typing import Any
 from flwr.app import RecordDict
 
 from ..client.preparation import PREPARATION
-from ..wire.requests import GROUPS, TRANSFORM
+from ..wire.requests import GROUPS, SECURE_RECORD, TRANSFORM, UNWEIGHTED
 from .cohort import Terms
 from .message import Fields, require
 
-RECORD = "fedau-secure"
+RECORD = SECURE_RECORD
 """The record that marks a message of the protocol and holds its fields."""
 VECTOR = "fedau-secure.vector"
 """The record that holds the masked vector."""
 REPORT = "report-clipping"
-COMMON = (PREPARATION, TRANSFORM, GROUPS)
+COMMON = (PREPARATION, TRANSFORM, GROUPS, UNWEIGHTED)
 """The entries of the config that decide what a contribution is: the same for all clients."""
 
 

@@ -19,22 +19,22 @@ from flwr.app import (
 from .. import _flower
 from .._log import log
 from ..client.apps import check_app
+from ..client.delivery import bare_confirmation, is_delivery
+from ..client.identity import answer_identity, asks_identity
 from ..client.mod import CallNext
 from ..client.own_budget import OwnBudget
 from ..client.policy import NodePolicy, under_mask
 from ..client.preparation import PREPARATION, Preparation
 from ..client.state_directory import open_store, state_directory
-from ..wire.requests import COUNTED, Refusal, Request
-from .answered import ENOUGH_NOISE, check_round, record_exchange, record_round
+from ..wire.requests import Refusal
+from .answered import ENOUGH_NOISE, check_config, check_round, record_exchange, record_round
+from .app_reply import contribution_of, run_without_words
 from .client import SecureClient
 from .digests import RECORD, REPORT, VECTOR, check_terms
 from .graph import Topology
 from .membership import ROSTER, guarded, membership
 from .message import Exchange, RefusalError, RoundId, require
-from .payload import Payload, contribution
-
-APP_FAILED = "the app of this node failed; the node's own log says why"
-"""All that leaves of an error in the app, whose words could hold anything."""
+from .payload import Payload
 
 
 class SecureSumMod:
@@ -111,9 +111,14 @@ class SecureSumMod:
         try:
             policy = NodePolicy.of(context)
             check_app(policy)
+            if asks_identity(message):
+                policy.check_type(MessageType.QUERY)
+                return answer_identity(message, context)
             if kind.split(".")[0] != MessageType.TRAIN:
                 policy.check_type(kind)
-                return _without_words(message, context, call_next)
+                return run_without_words(message, context, call_next)
+            if is_delivery(message):
+                return bare_confirmation(message, run_without_words(message, context, call_next))
             return self._answer(message, context, call_next)
         except (RefusalError, Refusal) as refusal:
             words = str(refusal).rstrip(".")
@@ -179,14 +184,14 @@ class SecureSumMod:
             context.state.pop(RECORD, None)
         token = under_mask.set(True)
         try:
-            reply = _without_words(message, context, call_next)
+            reply = run_without_words(message, context, call_next)
         finally:
             under_mask.reset(token)
             _keep(context, client)
         if reply.has_error():
             return reply
         with guarded():
-            arrays, hosted = contribution(reply.content)
+            arrays, hosted = contribution_of(reply.content)
             payload = Payload(
                 shapes=tuple(value.shape for value in arrays),
                 fixed_point=preparation.grid,
@@ -198,7 +203,7 @@ class SecureSumMod:
                 raise RefusalError(f"the contribution cannot be summed: {error}") from None
             fields, masked = client.mask(vector)
             budget.charge(asked.noise_multiplier)
-            if asked.noise_multiplier < (self._least_noise(policy) or ENOUGH_NOISE):
+            if asked.noise_multiplier < (self._least_noise(policy) or ENOUGH_NOISE) * (1 - 1e-9):
                 record_round(open_store(context), current)
             self._leave(context, client, request)
         content = RecordDict({RECORD: ConfigRecord({**fields, "hosted": hosted})})
@@ -216,10 +221,10 @@ class SecureSumMod:
         configs = list(content.config_records.values())
         # In a second one a decoy could promise the noise that the app's own config does not.
         require(len(configs) == 1, "the train message does not hold exactly one config")
-        _check_round_of(configs[0], current)
+        check_config(configs[0], current)
         asked = Preparation.from_config(configs[0])
         least = self._least_noise(policy)
-        if asked.noise_multiplier < least:
+        if asked.noise_multiplier < least * (1 - 1e-9):  # a quotient may be off by its last bit
             raise RefusalError(
                 f"a noise multiplier of {asked.noise_multiplier:.6g} is below this client's "
                 f"min_noise_multiplier={least}"
@@ -243,32 +248,6 @@ class SecureSumMod:
             exchange = Exchange(request["exchange"])
             record_exchange(directory, RoundId.of(request, exchange), exchange)
         _keep(context, client)
-
-
-def _check_round_of(config: ConfigRecord, current: RoundId) -> None:
-    """Refuse to train for a round under the name of another, which may not have been answered."""
-    # Which round each client of a host was last counted in is a list.
-    request = Request.from_config({key: v for key, v in config.items() if key != COUNTED})
-    same = RoundId(request.training, request.attempt, request.round) == current
-    require(same, "the train message belongs to another round than its shares")
-
-
-def _without_words(message: Message, context: Context, call_next: CallNext) -> Message:
-    """Run the app; of its errors nothing leaves but that there was one."""
-    failed, refused = (
-        _flower.ErrorCode.CLIENT_APP_RAISED_EXCEPTION,
-        _flower.ErrorCode.MOD_FAILED_PRECONDITION,
-    )
-    try:
-        reply = call_next(message, context)
-    except Exception:  # Flower would send its words
-        log.exception("The app raised an exception.")
-        return Message(Error(failed, APP_FAILED), reply_to=message)
-    if not reply.has_error():
-        return reply
-    log.error("The app answered with an error: %s", reply.error.reason)
-    code = refused if reply.error.code == refused else failed
-    return Message(Error(code, APP_FAILED), reply_to=message)
 
 
 def _keep(context: Context, client: SecureClient) -> None:

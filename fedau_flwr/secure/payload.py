@@ -3,18 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 
-from .._log import log
-from ..arrays import is_averaged
 from ..wire.fixed_point import FixedPoint, Floats, Ring
-from ..wire.parts import PARTS_RECORD
-from ..wire.records import decode_all
-from ..wire.requests import HOSTED, LABEL_RECORD
-from .message import require
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,24 +47,3 @@ class Payload:
         if not self.report_clipping:
             return arrays, None
         return arrays, float(rest[0] / (self.fixed_point.top * self.fixed_point.step))
-
-
-def contribution(content: RecordDict) -> tuple[list[Any], list[int]]:
-    """Return the arrays to be summed and the clients of a host, and refuse all that is more."""
-    records = dict(content.array_records)
-    extra = records.pop(PARTS_RECORD, ArrayRecord())
-    require(len(records) == 1, "the reply does not hold exactly one ArrayRecord")
-    label = content.config_records.get(LABEL_RECORD, ConfigRecord())
-    reported = [
-        *(k for r in content.metric_records.values() for k in r if k != "num_examples"),
-        *content.config_records.get("fitres.metrics", ()),
-        *(k for k in label if k != HOSTED),
-    ]
-    if reported:
-        log.error("A secure sum takes no metric or label, but %s is to be sent.", reported)
-    require(not reported, "a secure sum takes no metric or label, but the app has one to be sent")
-    hosted: Any = label.get(HOSTED, [])
-    (record,) = records.values()
-    arrays = [*decode_all(record).values(), *decode_all(extra).values()]
-    arrays = [value for value in arrays if is_averaged(value.dtype)]
-    return arrays, hosted if isinstance(hosted, list) else []

@@ -21,8 +21,8 @@ from .cohort import quorum
 from .digests import RECORD, REPORT, config_digest, model_digest
 from .graph import Topology
 from .identity import Roster
+from .message import Exchange, VoidRoundError
 from .message import Message as Fields
-from .message import VoidRoundError
 from .offences import Offences
 from .payload import Payload
 from .server import SecureRound
@@ -98,9 +98,10 @@ class SecureSum(Summation):
         self.clipped: float | None = None
         self._secure: SecureRound | None = None
         self._payload: Payload | None = None
+        self._refused: dict[int, str] = {}
+        self._dropouts: dict[str, int] = {}
         # The fewest clients whose sum each one helped to unmask, the last time that they trained.
         self._survivors: list[int] = []
-        self._refused: dict[int, str] = {}
 
     def __repr__(self) -> str:
         return f"SecureSum(min_cohort={self.min_cohort})"
@@ -130,9 +131,13 @@ class SecureSum(Summation):
                 f"{NOISE_TAIL:g} standard deviations of the least share of its noise."
             )
 
+    def metrics(self) -> dict[str, float]:
+        """Return how many of those asked did not answer in each exchange of the last round."""
+        return {f"dropouts_{exchange}": count for exchange, count in self._dropouts.items()}
+
     def open(self, this: Round, messages: list[Message]) -> list[Message]:
         """Exchange keys and shares; returns the train messages of those who dealt shares."""
-        self._secure, self._refused, self.clipped = None, {}, None
+        self._secure, self._refused, self._dropouts, self.clipped = None, {}, {}, None
         messages = self._within_limits(messages)
         if not messages:
             return []
@@ -171,7 +176,9 @@ class SecureSum(Summation):
             self._refused |= secure.refused
             return []
         self._secure, self._survivors = secure, [self._fewest(secure.cohort)]
-        return self._train_messages(messages, secure.masked_requests())
+        requests = secure.masked_requests()
+        self._dropouts[Exchange.MASKED] = len(requests)
+        return self._train_messages(messages, requests)
 
     def close(self, this: Round, replies: list[Message]) -> Sum:
         """Add up the masked vectors and have the masks removed from the sum."""
@@ -183,6 +190,7 @@ class SecureSum(Summation):
         masked = read_all(replies, result, lambda reply: masked_vector(reply, this, payload))
         hosted = {node: clients for node, (_, _, clients) in masked.items()}
         replies.clear()
+        self._dropouts[Exchange.MASKED] -= len(masked)
         result.exposed = bool(masked)
         if not masked:
             # An adaptive norm was too large for so few of them, maybe: the least is safe.
@@ -267,7 +275,10 @@ class SecureSum(Summation):
         answers = read_all(replies, result, fields_of)
         # The SuperLink itself replies for a node that is gone, under an id of its own.
         self._refused |= {n: reason for n, reason in result.rejected.items() if n in requests}
-        return {node: fields for node, fields in answers.items() if node in requests}
+        answers = {node: fields for node, fields in answers.items() if node in requests}
+        exchange = str(next(iter(requests.values()), {}).get("exchange"))
+        self._dropouts[exchange] = len(requests) - len(answers)
+        return answers
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a checkpoint needs."""

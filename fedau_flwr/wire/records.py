@@ -1,7 +1,5 @@
 """Numpy arrays as Flower records and back, without the copies that Flower makes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """The commands that make results: study, search, table, plot, export, pattern, …."""
 
-from __future__ import annotations
-
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -80,7 +78,7 @@ def export(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Where the copies go.")],
     each_seed: EachSeed = False,
 ) -> None:
-    """Copy the results of the runs in DIR that have ended to OUT, with tables and plots (PNG).
+    """Copy the results of the runs in DIR that have ended to OUT, with tables, plots and page.
 
     Checkpoints, logs and the paths of this machine are left out: what is in OUT can be published,
     and `fedau table OUT` and `fedau plot OUT` work there.
@@ -89,7 +87,9 @@ def export(
 
     where, target = _resolved(directory), _resolved(out)
     copies = copy(find_runs(where), where, target)
-    results.present(copies, target, Console(), each_seed=each_seed, formats=("png",))
+    results.present(
+        copies, target, Console(), each_seed=each_seed, copied_from=where, formats=("png",)
+    )
 
 
 @run_options(only=(*_DRAWN, "seed"))
@@ -99,11 +99,27 @@ def pattern(
     probability: Annotated[
         float, typer.Option(help="Of the one client whose patterns are shown; the paper has 0.527.")
     ] = _PROBABILITY,
+    patterns: Annotated[
+        str,
+        typer.Option(help="Patterns as `fedau patterns` lists them, with commas between them."),
+    ] = "bernoulli,markov,cyclic",
 ) -> None:
-    """Draw participation patterns, and how participation differs between clients."""
+    """Draw participation patterns, and how participation differs between clients.
+
+    Prints for each pattern how many clients there are, the share of them that is there, and the
+    mean number of rounds between two turns of a client.
+    """
+    from simulations.report.participation import draw_participation  # noqa: PLC0415
+    from simulations.report.patterns import pattern_line  # noqa: PLC0415
+
     if not 0 < probability <= 1:
         raise ConfigError(f"probability is {probability:g}, but must be in (0, 1].")
-    _draw_participation("patterns", [RunConfig(**values)], _resolved(out), probability)
+    config, chosen, console = RunConfig(**values), method_list(patterns), Console()
+    where = _resolved(out)
+    files = draw_participation(config, where, probability=probability, patterns=chosen)
+    for text in chosen:
+        console.print(pattern_line(config, text), highlight=False, soft_wrap=True)
+    results.say_where(files, console)
 
 
 @run_options(only=_DRAWN)
@@ -150,7 +166,8 @@ def study(
     cutoff: accuracy against the cutoff K;
     spread: loss and accuracy over clients;
     weights: the weights against 1/p;
-    patterns: pictures of participation.
+    patterns: pictures of participation;
+    privacy: our own, what differential privacy costs.
     """
     chosen, console = study_of(name), Console()
     parent = _resolved(out or Path("runs") / f"study-{name}")

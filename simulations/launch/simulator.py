@@ -5,6 +5,7 @@ Everything that Flower and Ray write goes to a temporary directory that ends wit
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import time
@@ -15,14 +16,17 @@ from typing import Any, Self
 
 from fedau_flwr.server.loop import RunFailure
 from simulations.config import RunConfig
-from simulations.launch.process import free_port
+from simulations.launch.process import free_port, stop_together
 from simulations.launch.signals import one_interruption
 from simulations.launch.superlink import FlowerRun, SuperLink, Value
 from simulations.runs.directory import RunDirectory
+from simulations.runs.shared_arrays import DIRECTORY
 
 CLONE = Path(__file__).resolve().parents[2]
-FOLLOW_SECONDS = 0.5
+FOLLOW_SECONDS = 0.2
 OBSERVE_SECONDS = 2.0
+END_SECONDS = 30.0
+"""How long what is left of a run may take to end by itself before the next one starts."""
 _LONGEST_TEMP = 40
 """Ray puts sockets below its directory, and the path of a socket has 107 characters at most."""
 
@@ -53,12 +57,16 @@ class Simulator:
         if workers:
             self._engine["init-args-num-cpus"] = workers
         self._observed = 0.0
+        self._ending: FlowerRun | None = None
 
     def __enter__(self) -> Self:
         short = "/tmp" if len(tempfile.gettempdir()) > _LONGEST_TEMP else None  # noqa: S108
         self._directory = Path(tempfile.mkdtemp(prefix="fedau-", dir=short))
+        # The machines of a cluster share no such files.
+        shared = {} if os.environ.get("RAY_ADDRESS") else {DIRECTORY: f"{self._directory}/arrays"}
+        environment = {**shared, **(self._environment or {})}
         self.link = SuperLink(
-            self._directory, simulation=True, port=self._port, environment=self._environment
+            self._directory, simulation=True, port=self._port, environment=environment
         )
         try:
             self.link.start()
@@ -71,7 +79,7 @@ class Simulator:
         # Whoever presses Ctrl-C once more must not leave half of it running.
         with one_interruption() as ignore:
             ignore()
-            self.link.stop()
+            stop_together([self.link, *([self._ending] if self._ending else [])])
             shutil.rmtree(self._directory, ignore_errors=True)
 
     def run(self, config: RunConfig, nodes: int, *follow: Follow) -> dict[str, Any]:
@@ -87,21 +95,26 @@ class Simulator:
         under ``interrupted`` whether that was asked, since it may have come too late. All of
         `follow` are called all the while.
         """
+        if self._ending is not None:
+            # What is left of the run before would slow this one down.
+            with suppress(TimeoutError):
+                self._ending.wait(timeout=END_SECONDS)
+            self._ending.stop()
         run = RunDirectory(Path(str(config["run-dir"])))
         run.path.mkdir(parents=True, exist_ok=True)
         run.stop_file.unlink(missing_ok=True)
         before = _changed(run.outcome_file)
         engine = {"num-supernodes": nodes, **self._engine}
         submission = self.link.run_app(app, config, log=run.path / "flower.txt", engine=engine)
+        self._ending = submission
         try:
-            interrupted = self._follow(submission, run, follow)
+            interrupted = self._follow(submission, run, follow, before)
         except BaseException:
             last = (run.progress() or {}).get("round", 0)
             sentence = f"The run was broken off; go on with `fedau resume {run.path}`."
             run.finish("failed", last, sentence)
-            raise
-        finally:
             submission.stop()
+            raise
         outcome = run.outcome()
         if _changed(run.outcome_file) == before or outcome["status"] == "running":
             raise RunFailure(
@@ -111,8 +124,14 @@ class Simulator:
             raise RunFailure(outcome["sentence"])
         return {**outcome, "interrupted": interrupted}
 
-    def _follow(self, submission: FlowerRun, run: RunDirectory, follow: Sequence[Follow]) -> bool:
-        """Wait for the end of a run; returns whether it was asked to stop."""
+    def _follow(
+        self, submission: FlowerRun, run: RunDirectory, follow: Sequence[Follow], before: int
+    ) -> bool:
+        """Wait for the end of a run; returns whether it was asked to stop.
+
+        The run is over when its directory says how it ended. Flower and Ray take seconds to
+        shut down after that, for which only the next run has to wait.
+        """
         asked = False
         while True:
             try:
@@ -120,6 +139,8 @@ class Simulator:
                     self._check()
                     for update in follow:
                         update(run)
+                    if _changed(run.outcome_file) != before and _ended(run):
+                        return asked
                     with suppress(TimeoutError):
                         submission.wait(timeout=FOLLOW_SECONDS)
                 return asked
@@ -136,6 +157,10 @@ class Simulator:
         if time.monotonic() - self._observed > OBSERVE_SECONDS:
             self.link.observe()
             self._observed = time.monotonic()
+
+
+def _ended(run: RunDirectory) -> bool:
+    return bool(run.outcome()["status"] != "running")
 
 
 def _changed(path: Path) -> int:

@@ -32,11 +32,9 @@ from numpy.typing import NDArray
 
 from fedau_flwr.arrays import Arrays
 from fedau_flwr.client.answered import RECENT, Answers
-from fedau_flwr.client.store import Store, Version
-from fedau_flwr.client.transform import Memory
+from fedau_flwr.client.store import Kept, Store, Version
 from fedau_flwr.files import make_private_folder, save_text
 from fedau_flwr.weight_state import WeightState
-from fedau_flwr.wire.parts import Parts
 
 SLOTS = 2
 _SLOT = np.dtype(
@@ -93,19 +91,19 @@ class Blocks:
 
     def read(self, place: int, stamp: tuple[int, int]) -> Arrays | None:
         """Return the arrays at a place, None if they do not belong to this round and attempt."""
-        block = _read(self._path, place, self._dtype, 1)[0]
-        if tuple(block["stamp"]) != stamp:
+        start = place * self._dtype.itemsize
+        if tuple(_read(self._path, start, np.dtype(np.int64), 2)) != stamp:
             return None
+        block = _read(self._path, start, self._dtype, 1)[0]
         names = self._dtype["arrays"].names or ()
         return {name[1:]: np.asarray(block["arrays"][name]) for name in names}
 
     def write(self, place: int, stamp: tuple[int, int], arrays: Arrays) -> None:
-        """Replace the arrays at a place."""
-        block = np.zeros(1, self._dtype)
-        block["stamp"] = stamp
-        for name in self._dtype["arrays"].names or ():
-            block["arrays"][name][0] = arrays[name[1:]]
-        _write(self._path, place, block)
+        """Replace the arrays at a place, straight from where they are."""
+        names = self._dtype["arrays"].names or ()
+        kinds = [self._dtype["arrays"][name].base for name in names]
+        values = [np.asarray(arrays[n[1:]], kind) for n, kind in zip(names, kinds, strict=True)]
+        _write(self._path, place * self._dtype.itemsize, [np.array(stamp, np.int64), *values])
 
 
 MARK = "of-a-simulation"
@@ -135,11 +133,11 @@ class ClientStates:
 
     def record(self, number: int) -> NDArray[Any]:
         """Return a copy of the slots of a client."""
-        return _read(self._records, number, _SLOT, SLOTS)
+        return _read(self._records, number * RECORD_BYTES, _SLOT, SLOTS)
 
     def put_record(self, number: int, record: NDArray[Any]) -> None:
         """Write the slots of a client."""
-        _write(self._records, number, record)
+        _write(self._records, number * RECORD_BYTES, [record])
 
     def arrays(self, place: int, stamp: tuple[int, int], count: int) -> dict[str, Arrays]:
         """Return the `count` groups of arrays of a slot by name."""
@@ -191,7 +189,8 @@ class _ClientStore(Store):
         if blocks:
             groups = self._states.arrays(self._place(slot), (number, attempt), blocks)
         # In a simulation clients are counted by number, whoever hosts them.
-        return Version(number, attempt, self._number, state, *_fields(groups))
+        version = Version(number, attempt, self._number, state)
+        return version.holding(_kept(groups)) if groups else version
 
     def _place(self, slot: int) -> int:
         return self._number * SLOTS + slot
@@ -200,6 +199,8 @@ class _ClientStore(Store):
         """Keep the first and the last version; one that is there already is not touched."""
         del training
         record = self._states.record(self._number)
+        if versions[-1].received is not None and self._received(record, versions[-1]):
+            return
         kept = versions[0] if len(versions) > 1 else None
         held = [
             slot
@@ -219,7 +220,7 @@ class _ClientStore(Store):
     def answers(self, training: str) -> Answers:
         """Return which rounds the client has answered."""
         del training
-        (entry,) = _read(self._states.answered, self._number, _ANSWERED, 1)
+        (entry,) = _read(self._states.answered, self._number * _ANSWERED.itemsize, _ANSWERED, 1)
         pairs = zip(entry["rounds"].tolist(), entry["digests"].tolist(), strict=True)
         recent = tuple(pair for pair in pairs if pair[0])
         return Answers(int(entry["count"]), int(entry["floor"]), recent)
@@ -231,7 +232,20 @@ class _ClientStore(Store):
         block["count"], block["floor"] = answers.count, answers.floor
         for place, (server_round, digest) in enumerate(answers.recent):
             block["rounds"][0, place], block["digests"][0, place] = server_round, digest
-        _write(self._states.answered, self._number, block)
+        _write(self._states.answered, self._number * _ANSWERED.itemsize, [block])
+
+    def _received(self, record: NDArray[Any], version: Version) -> bool:
+        """Add what a version that is there received: nothing else of it has changed."""
+        stamp = (version.round, version.attempt)
+        for slot in range(SLOTS):
+            if (record[slot]["round"], record[slot]["attempt"]) == stamp:
+                groups = _groups(version)
+                new = {name: arrays for name, arrays in groups.items() if _is_received(name)}
+                self._states.put_arrays(self._place(slot), stamp, new)
+                record[slot]["blocks"] = len(groups)
+                self._states.put_record(self._number, record)
+                return True
+        return False
 
     def _write(self, record: NDArray[Any], slot: int, version: Version) -> None:
         entry = record[slot]
@@ -251,20 +265,22 @@ class _ClientStore(Store):
 
 
 def _groups(version: Version) -> dict[str, Arrays]:
-    """Return the memories and the parts sent of a version by one name each."""
+    """Return what a version remembers, sent and received by one name each."""
     kept = version.arrays()
     return {f"{kind}/{name}": arrays for kind in kept for name, arrays in kept[kind].items()}
 
 
-def _fields(groups: Mapping[str, Arrays]) -> tuple[Memory | None, Parts | None]:
-    """Return memory and parts sent of a version from what `_groups` returned."""
-    if not groups:
-        return None, None
-    kept: dict[str, dict[str, Arrays]] = {"memory": {}, "sent": {}}
+def _is_received(name: str) -> bool:
+    return name.startswith("received/")
+
+
+def _kept(groups: Mapping[str, Arrays]) -> Kept:
+    """Return what `_groups` took apart."""
+    kept: Kept = {}
     for name, arrays in groups.items():
         kind, _, rest = name.partition("/")
-        kept[kind][rest] = arrays
-    return kept["memory"], kept["sent"]
+        kept.setdefault(kind, {})[rest] = arrays
+    return kept
 
 
 def flush(directory: Path) -> None:
@@ -279,21 +295,25 @@ def flush(directory: Path) -> None:
             os.close(file)
 
 
-def _read(path: Path, place: int, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
-    """Return the block of `count` items at a place; zeros where nothing has been written."""
-    block = bytearray(count * dtype.itemsize)
+def _read(path: Path, start: int, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
+    """Return the `count` items that begin at a byte; zeros where nothing has been written."""
+    items = np.empty(count, dtype)
+    data, done = memoryview(items.view(np.uint8)), 0
     with suppress(FileNotFoundError), path.open("rb", buffering=0) as file:
-        os.preadv(file.fileno(), [block], place * len(block))
-    return np.frombuffer(block, dtype)
+        while done < len(data) and (read := os.preadv(file.fileno(), [data[done:]], start + done)):
+            done += read
+    items.view(np.uint8)[done:] = 0
+    return items
 
 
-def _write(path: Path, place: int, block: NDArray[Any]) -> None:
-    """Write a block at its place; the file takes up space only where something is written."""
-    data = block.view(np.uint8).data
-    file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+def _write(path: Path, start: int, arrays: Sequence[NDArray[Any]]) -> None:
+    """Write arrays one after the other; the file takes up space only where something is written."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
-        done = 0
-        while done < len(data):
-            done += os.pwrite(file, data[done:], place * len(data) + done)
+        for array in arrays:
+            data = memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+            while data:
+                written = os.pwrite(file, data, start)
+                start, data = start + written, data[written:]
     finally:
         os.close(file)

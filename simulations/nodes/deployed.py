@@ -11,8 +11,6 @@ from fedau_flwr import FedAUMod, _flower
 from fedau_flwr.wire.records import decode_all, encode
 from simulations.config import ConfigError, RunConfig
 from simulations.nodes.deployed_data import node_samples
-from simulations.nodes.resident import ResidentModel
-from simulations.nodes.trainer import LocalTrainer
 from simulations.nodes.worker import LR
 from simulations.registry import ALLOW_IMPORT
 from simulations.tasks import DataError
@@ -42,6 +40,9 @@ def config_of(context: Context) -> RunConfig:
 
 def train(message: Message, context: Context) -> Message:
     """Train on the node's samples and reply with the model."""
+    from simulations.nodes.resident import ResidentModel  # noqa: PLC0415 -- see `Worker`
+    from simulations.nodes.trainer import LocalTrainer  # noqa: PLC0415
+
     try:
         config = config_of(context)
         part, indices = node_samples(config, context.node_config)

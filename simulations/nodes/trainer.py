@@ -30,6 +30,14 @@ class LocalResult:
     steps: int
 
 
+def default_generator(device: torch.device) -> torch.Generator:
+    """Return the generator that layers draw from which were given none."""
+    if device.type != "cuda":
+        return torch.default_generator
+    torch.cuda.init()
+    return torch.cuda.default_generators[device.index or 0]
+
+
 class LocalTrainer:
     """Trains one client after the other with one resident network on one resident data set.
 
@@ -64,6 +72,7 @@ class LocalTrainer:
         self._per_batch = augment_per_batch
         self._changes = torch.Generator()
         self._dropout = torch.Generator(self.model.device)
+        self._default = default_generator(self.model.device)
         for layer in self.model.module.modules():
             if isinstance(layer, SeededDropout):
                 layer.generator = self._dropout
@@ -145,7 +154,8 @@ class LocalTrainer:
         self._changes.manual_seed(int(draws[0] >> 1))
         self._dropout.manual_seed(int(draws[1] >> 1))
         # For layers of a task's own model that draw from torch's generator, as its dropout does.
-        torch.manual_seed(int(draws[1] >> 1))
+        # `torch.manual_seed` would also write down the stack for every kind of device there is not.
+        self._default.manual_seed(int(draws[1] >> 1))
         device = self.model.device
         inputs = self.task.augment(
             torch.from_numpy(self._train.inputs[chosen]).to(device),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from flwr.app import ConfigRecord, Message, MessageType
@@ -17,10 +17,10 @@ from fedau_flwr.wire.requests import Refusal
 from simulations.config import RunConfig
 from simulations.nodes.batches import CONTINUED, Turns
 from simulations.nodes.client_states import MARK, ClientStates
-from simulations.nodes.evaluator import Evaluator, SampleResults
-from simulations.nodes.resident import ResidentModel
-from simulations.nodes.trainer import LocalTrainer
 from simulations.runs.experiment import open_experiment
+
+if TYPE_CHECKING:
+    from simulations.nodes.evaluator import SampleResults
 
 LR = "lr"
 STATES = "client-states"
@@ -48,6 +48,12 @@ class Worker:
     """Trains and evaluates for one run."""
 
     def __init__(self, config: RunConfig) -> None:
+        # torch takes seconds. Flower's engine loads the ClientApp before it starts Ray, which need
+        # not wait for that.
+        from simulations.nodes.evaluator import Evaluator  # noqa: PLC0415
+        from simulations.nodes.resident import ResidentModel  # noqa: PLC0415
+        from simulations.nodes.trainer import LocalTrainer  # noqa: PLC0415
+
         self.config = config
         self.experiment = open_experiment(config)
         task = self.experiment.task

@@ -4,8 +4,6 @@
 table and of its studies of participation heterogeneity and of low participation.
 """
 
-from __future__ import annotations
-
 import csv
 from dataclasses import dataclass, replace
 from functools import cache

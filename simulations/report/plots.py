@@ -1,7 +1,5 @@
 """All plots of a set of runs."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence

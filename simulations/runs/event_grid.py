@@ -4,7 +4,8 @@ Flower's simulation engine looks for new messages every tenth of a second, and g
 messages for every node when it does. A round of many clients per node has few messages and lasts
 less than a second, so this is what it would mostly wait for; with one client per node it is a third
 of a core. ServerApp and engine share one process and one `LinkState`, in which messages and replies
-are laid down, so each can be told when there is something to fetch.
+are laid down, so each can be told when there is something to fetch. Arrays do not travel with the
+messages where the simulator has set up files for them (`simulations.runs.shared_arrays`).
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from __future__ import annotations
 import inspect
 import logging
 import time
-from collections import Counter
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, nullcontext
+from datetime import UTC, datetime
 from threading import Condition
 from typing import Any
 
@@ -23,6 +25,7 @@ from flwr.serverapp import Grid
 
 from fedau_flwr import _flower
 from fedau_flwr.server.forwarding import ForwardingGrid
+from simulations.runs.shared_arrays import RECORD, SharedArrays
 
 log = logging.getLogger("flwr.simulations")
 
@@ -61,6 +64,8 @@ def _is_known(grid: Any) -> bool:
         )
         if found != known:
             raise TypeError(f"{kind.__name__}.{theirs} takes {found} instead of {known}.")
+    if not isinstance(grid.state.message_ins_store, dict):
+        raise TypeError(f"{kind.__name__} keeps no messages in a dictionary.")
     return kind is _flower.InMemoryLinkState
 
 
@@ -78,10 +83,11 @@ class EventDrivenGrid(ForwardingGrid):
         self.state = grid.state
         self._changed = Condition()
         self._first_node: int | None = None
-        self._waiting: Counter[int] = Counter()
+        self._waiting: deque[str] = deque()
         self._answered: set[str] = set()
         self._closed = False
-        self._fetch, self._store_reply = self.state.get_message_ins, self.state.store_message_res
+        self._shared = SharedArrays.of_this_process()
+        self._store_reply = self.state.store_message_res
         vars(self.state).update({name: getattr(self, own) for name, own in REPLACED.items()})
 
     def close(self) -> None:
@@ -95,11 +101,21 @@ class EventDrivenGrid(ForwardingGrid):
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Lay the messages down, then wake the engine: it takes all of them at once."""
         messages = list(messages)
-        ids = super().push_messages(messages)
+        if self._shared is not None:
+            messages = self._shared.outgoing(messages)
+        ids = list(super().push_messages(messages))
         with self._changed:
-            self._waiting.update(message.metadata.dst_node_id for message in messages)
+            self._waiting.extend(ids)
             self._changed.notify_all()
         return ids
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Return the replies that are there, with their arrays."""
+        replies = list(super().pull_messages(message_ids))
+        for reply in replies:
+            if self._shared is not None and reply.has_content() and RECORD in reply.content:
+                reply.content = self._shared.with_arrays(reply.content)
+        return replies
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
@@ -121,21 +137,27 @@ class EventDrivenGrid(ForwardingGrid):
 
     def _next_for_node(
         self, node_id: int, limit: int | None, *, run_id: int | None = None
-    ) -> list[Message]:
-        """Return the messages for a node; while there are none for any, the first one waits."""
+    ) -> Iterable[Message]:
+        """Return the messages for all nodes, as they come, to who asks for those of the first.
+
+        The engine looks at one node after the other and then rests for a tenth of a second, which
+        is longer than a round may take. It goes through what it is given, so that this is a stream.
+        """
         if self._first_node is None:
             self._first_node = node_id
-        with self._changed:
-            if node_id == self._first_node:
+        return self._stream() if node_id == self._first_node else ()
+
+    def _stream(self) -> Iterator[Message]:
+        """Yield messages until there has been none for a while."""
+        while True:
+            with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._closed, PATIENCE)
-            if node_id not in self._waiting:
-                return []
-        messages: list[Message] = self._fetch(node_id, limit, run_id=run_id)
-        with self._changed:
-            self._waiting[node_id] -= len(messages)
-            if not messages or self._waiting[node_id] <= 0:
-                del self._waiting[node_id]
-        return messages
+                if self._closed or not self._waiting:
+                    return
+                message = self.state.message_ins_store.get(self._waiting.popleft())
+            if message is not None and not message.metadata.delivered_at:
+                message.metadata.delivered_at = datetime.now(UTC).isoformat()
+                yield message
 
     def _reply_came(self, message: Message) -> str | None:
         """Lay a reply down and wake whoever waits for it."""

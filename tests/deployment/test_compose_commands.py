@@ -31,7 +31,6 @@ class Containers:
     def __init__(self, directory: Path, environment: dict[str, str]) -> None:
         self.federation = Federation(directory, nodes=1, environment=environment)
         self.directory = directory
-        self.ports = {"9000": {"serverapp": free_port(), "clientapp": free_port()}}
         self.supernode_port = free_port()
         server = load_stack(("server.yml",))["services"]
         allowed = sha256(_flower.build_fab_from_disk(APP)).hexdigest()
@@ -71,7 +70,6 @@ class Containers:
             "127.0.0.1:8000": self.federation.superlink.address,
             "supernode:9094": f"127.0.0.1:{self.supernode_port}",
             "127.0.0.1:9094": f"127.0.0.1:{self.supernode_port}",
-            "127.0.0.1:9000": f"127.0.0.1:{self.ports['9000'].get(name)}",
             "--port=8000": f"--port={self.federation.superlink.port}",
             "--port=9094": f"--port={self.supernode_port}",
             "0.0.0.0": "127.0.0.1",
@@ -159,7 +157,7 @@ def test_superexec_without_the_secret_gets_no_work(containers: Containers) -> No
     command = [
         argument
         for argument in containers.processes["serverapp"].command
-        if not argument.startswith(("--superexec-auth-secret-file", "--health-server-address"))
+        if not argument.startswith("--superexec-auth-secret-file")
     ]
     intruder = Process(
         "intruder",

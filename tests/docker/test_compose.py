@@ -29,19 +29,19 @@ from simulations.config import RUNS
 from tests.docker.compose import DOCKER, STACKS, VARIABLES, load_stack
 from tests.docker.schema import mistakes
 
-# The packages export functions under the names of these modules, hence no plain import.
 PARSERS = {
-    "flwr/superlink": import_module(
-        "flwr.superlink.cli.flower_superlink"
-    )._parse_args_run_superlink,
-    "flwr/supernode": import_module(
-        "flwr.supernode.cli.flower_supernode"
-    )._parse_args_run_supernode,
-    "fedau-flwr": import_module("flwr.supercore.cli.flower_superexec")._parse_args,
+    "flwr/superlink": ("flwr.superlink.cli.flower_superlink", "_parse_args_run_superlink"),
+    "flwr/supernode": ("flwr.supernode.cli.flower_supernode", "_parse_args_run_supernode"),
+    "fedau-flwr": ("flwr.supercore.cli.flower_superexec", "_parse_args"),
 }
+"""By image; they take long to import, which who only collects these tests need not do."""
 HOME = "/app"
 """Of the user that Flower's images run as."""
 
+USERS = {"prometheus": "65534:65534", "grafana": "472:0"}
+"""Of images that are not ours, the users that their folders belong to."""
+
+CLIENTS = [files for files in STACKS if files[0] == "client.yml"]
 FILES = sorted({name for files in STACKS for name in files})
 SERVICES = [
     pytest.param(files, service, id=f"{'+'.join(files)}:{service}")
@@ -58,7 +58,11 @@ def changeable(files: tuple[str, ...]) -> dict[str, Any]:
 
 def flower_services(files: tuple[str, ...]) -> dict[str, dict[str, Any]]:
     services = load_stack(files)["services"]
-    return {name: service for name, service in services.items() if "command" in service}
+    return {
+        name: service
+        for name, service in services.items()
+        if service.get("image", "").split(":")[0] in PARSERS
+    }
 
 
 CHOSEN = [("environment",), ("args",), ("depends_on",)]
@@ -77,9 +81,16 @@ def keys(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
             yield from keys(inner, (*path, key))
 
 
+def parser_of(service: dict[str, Any]) -> argparse.ArgumentParser:
+    # The packages export functions under the names of these modules, hence no plain import.
+    module, name = PARSERS[service["image"].split(":")[0]]
+    parser: argparse.ArgumentParser = getattr(import_module(module), name)()
+    return parser
+
+
 def parse(service: dict[str, Any]) -> argparse.Namespace:
     """Parse a service's command as its program would; a wrong flag ends in SystemExit."""
-    parser = PARSERS[service["image"].split(":")[0]]()
+    parser = parser_of(service)
     parser.allow_abbrev = False
     return parser.parse_args(service["command"])
 
@@ -108,7 +119,7 @@ def test_a_flag_that_does_not_exist_fails() -> None:
 @pytest.mark.parametrize("files", STACKS, ids="+".join)
 def test_no_flag_is_deprecated(files: tuple[str, ...]) -> None:
     for service in flower_services(files).values():
-        parser = PARSERS[service["image"].split(":")[0]]()
+        parser = parser_of(service)
         options = {option: action for action in parser._actions for option in action.option_strings}
         for argument in service["command"]:
             flag = argument.split("=")[0]
@@ -197,8 +208,8 @@ def check_reading(
         assert theirs[name].get("command") == service.get("command")
         assert theirs[name]["healthcheck"]["test"] == service["healthcheck"]["test"]
         assert sorted(theirs[name]["networks"]) == sorted(service["networks"])
-        assert sorted(secret["source"] for secret in theirs[name]["secrets"]) == sorted(
-            service["secrets"]
+        assert sorted(secret["source"] for secret in theirs[name].get("secrets", [])) == sorted(
+            service.get("secrets", [])
         )
 
 
@@ -224,7 +235,7 @@ def test_another_reading_is_noticed(change: str | None, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("files", "name"), SERVICES)
 def test_service_is_confined_and_looked_after(files: tuple[str, ...], name: str) -> None:
     service = load_stack(files)["services"][name]
-    assert service["user"] == "49999:49999"
+    assert service["user"] == USERS.get(name, "49999:49999")
     assert service["read_only"] is True
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
@@ -239,7 +250,7 @@ def test_service_is_confined_and_looked_after(files: tuple[str, ...], name: str)
 def test_references_are_defined(files: tuple[str, ...], name: str) -> None:
     project = load_stack(files)
     service = project["services"][name]
-    assert set(service["secrets"]) <= project["secrets"].keys()
+    assert set(service.get("secrets", [])) <= project["secrets"].keys()
     assert set(service["networks"]) <= project["networks"].keys()
     for volume in service["volumes"]:
         source = volume.split(":")[0]
@@ -250,7 +261,7 @@ def test_references_are_defined(files: tuple[str, ...], name: str) -> None:
     used = " ".join([*service.get("command", []), *service["healthcheck"]["test"]])
     for word in used.replace("=", " ").split():
         if word.startswith("/run/secrets/"):
-            assert word.removeprefix("/run/secrets/") in service["secrets"]
+            assert word.removeprefix("/run/secrets/") in service.get("secrets", [])
         if word.startswith("/opt/"):
             assert any(f":{word}:ro" in volume for volume in service["volumes"])
 
@@ -261,7 +272,7 @@ def test_authentication_and_tls_are_on() -> None:
     assert not server.insecure
     assert server.isolation == "process"
     assert server.superexec_auth_secret_file
-    for files in STACKS[1:]:
+    for files in CLIENTS:
         node = parse(flower_services(files)["supernode"])
         assert not node.insecure
         assert node.root_certificates
@@ -394,7 +405,7 @@ def test_group_goes_into_the_node_config() -> None:
 
 
 def test_client_code_reaches_its_supernode_only() -> None:
-    for files in STACKS[1:]:
+    for files in CLIENTS:
         project = load_stack(files)
         assert project["services"]["clientapp"]["networks"] == ["inside"]
         assert project["networks"]["inside"] == {"internal": True}

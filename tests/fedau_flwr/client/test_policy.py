@@ -3,6 +3,7 @@
 import hashlib
 import shutil
 import sys
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -22,11 +23,13 @@ from fedau_flwr import (
 )
 from fedau_flwr.client import guard
 from fedau_flwr.client.apps import running_app
+from fedau_flwr.client.own_budget import OwnBudget
 from fedau_flwr.client.policy import NodePolicy
 from fedau_flwr.client.preparation import PREPARATION, Preparation
 from fedau_flwr.client.state_directory import describe
 from fedau_flwr.secure import Exchange, FixedPoint
-from fedau_flwr.secure.mod import APP_FAILED, RECORD
+from fedau_flwr.secure.app_reply import APP_FAILED
+from fedau_flwr.secure.mod import RECORD
 from fedau_flwr.testing.in_process_grid import InProcessGrid
 from fedau_flwr.wire.records import encode
 from fedau_flwr.wire.requests import Refusal, Request
@@ -256,6 +259,18 @@ def test_a_client_stops_when_its_own_budget_is_spent(tmp_path):
     )
 
 
+@pytest.mark.parametrize("text", ["rubbish\n", "0\n", "2.0\n2.0 2.0\n"])
+def test_a_damaged_book_keeps_the_client_out(tmp_path, text):
+    where = context(fedau_epsilon=8.0, fedau_state_dir=str(tmp_path))
+    budget = OwnBudget.of(where, NodePolicy.of(where))
+    budget.charge(2.0)
+    next(tmp_path.rglob("spent")).write_text(text)
+    for refused in (budget.check, budget.charge):
+        with pytest.raises(Refusal, match="has to hold a noise multiplier per line"):
+            refused(2.0)
+    assert next(tmp_path.rglob("spent")).read_text() == text
+
+
 def test_a_budget_needs_noise_of_the_clients_own(tmp_path):
     summation = SecureSum(exchange_timeout=0.02)
     _, reasons = one_round(FedAU(CLIENTS, summation=summation), budgeted(tmp_path, 8.0))
@@ -327,7 +342,7 @@ def test_no_byte_of_a_bundle_that_is_not_allowed_is_unpacked(allowed, monkeypatc
 
 
 def _flower_module():
-    return sys.modules[_flower._HOMES["install_from_fab"]]
+    return import_module(_flower._HOMES["install_from_fab"])
 
 
 def test_what_the_server_says_about_colluders_travels():

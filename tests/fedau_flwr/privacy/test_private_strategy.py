@@ -11,6 +11,7 @@ from flwr.clientapp import ClientApp
 from fedau_flwr import MIFA, FedAU, FedAUMixin, FedAUMod, UnitWeighting
 from fedau_flwr.client.preparation import WITHIN, Preparation
 from fedau_flwr.privacy import AdaptiveNorm, GaussianPrivacy, PrivacyBudget, l2_norm
+from fedau_flwr.privacy.gdp import composed, epsilon_of
 from fedau_flwr.privacy.private_sum import PrivateSum
 from fedau_flwr.secure import FixedPoint, SecureSum, SecureSumMod
 from fedau_flwr.server.summation import PlainSum
@@ -123,6 +124,8 @@ def test_the_run_stops_before_the_round_that_would_exceed_the_budget(caplog):
     assert f"room for {allowed} of {allowed + 5} rounds" in caplog.text
     assert budget.spent <= 1.5
     assert not budget.allows(8.0)
+    metrics = result.train_metrics_clientapp[allowed]
+    assert (metrics["epsilon"], metrics["epsilon_left"]) == (budget.spent, 1.5 - budget.spent)
     # A loop of one's own that goes on regardless asks nobody.
     grid = federation()
     model = strategy.configure_train(allowed + 1, result.arrays, ConfigRecord(), grid)
@@ -262,3 +265,16 @@ def test_an_adaptive_norm_follows_numpy_clients_too():
     assert strategy.last_round.counted == CLIENTS
     assert privacy.norm == pytest.approx(2.5 * math.exp(-0.2 * (2 / 6 - 0.5)), rel=2e-3)
     assert model.sum() / math.sqrt(SIZE) * CLIENTS == pytest.approx(13.0, abs=0.3)
+
+
+def test_separation_and_exact_accounting_under_a_secure_sum():
+    budget = PrivacyBudget(8.0, 1e-5, separation=3)
+    privacy = GaussianPrivacy(0.5, 2.0, budget=budget)
+    strategy = FedAU(CLIENTS, privacy=privacy, summation=SecureSum())
+    grid = federation(secure=True)
+    counted = []
+    for number in range(1, 5):
+        one_round(strategy, grid, number)
+        counted.append(strategy.last_round.counted)
+    assert counted == [CLIENTS, 0, 0, CLIENTS]
+    assert budget.spent == epsilon_of(1e-5, composed(2.0, 2))

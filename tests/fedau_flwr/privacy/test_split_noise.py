@@ -183,7 +183,7 @@ def test_the_bit_of_an_adaptive_norm_has_to_be_on_the_grid():
 
 
 def test_a_cohort_that_shrinks_loses_one_round_at_most():
-    """Fewer clients have larger shares each, which a norm at the edge of the grid does not allow."""
+    """Fewer clients have larger shares, which a norm at the edge of the grid does not allow."""
     grid = Nodes(1e6)
     privacy = GaussianPrivacy(adaptive(4.0), 0.5)
     fixed_point = FixedPoint(value_range=16.0, bits=16)

@@ -23,9 +23,10 @@ from fedau_flwr.secure import (
     SecureSumMod,
 )
 from fedau_flwr.secure.answered import record_exchange
+from fedau_flwr.secure.app_reply import APP_FAILED
 from fedau_flwr.secure.digests import config_digest, model_digest
 from fedau_flwr.secure.message import pack_set
-from fedau_flwr.secure.mod import APP_FAILED, RECORD, VECTOR
+from fedau_flwr.secure.mod import RECORD, VECTOR
 from fedau_flwr.testing.in_process_grid import InProcessGrid
 from fedau_flwr.wire.records import encode
 from fedau_flwr.wire.requests import Refusal, Request

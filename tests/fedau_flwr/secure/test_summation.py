@@ -21,7 +21,17 @@ from flwr.client import NumPyClient
 from flwr.clientapp import ClientApp
 from flwr.common.constant import ErrorCode
 
-from fedau_flwr import MIFA, FedAU, FedAUMixin, FedAUMod, FedVARP
+from fedau_flwr import (
+    MIFA,
+    Amplified,
+    FedAU,
+    FedAUMixin,
+    FedAUMod,
+    FedAWE,
+    FedStale,
+    FedVARP,
+    MimiC,
+)
 from fedau_flwr.client.host import Host
 from fedau_flwr.client.participant import Participant
 from fedau_flwr.client.store import ContextStore
@@ -128,6 +138,10 @@ STRATEGIES = {
     "average participating": lambda **o: FedAU(CLIENTS, divisor="participants", **o),
     "MIFA": lambda **options: MIFA(CLIENTS, **options),
     "FedVARP": lambda **options: FedVARP(CLIENTS, **options),
+    "FedStale": lambda **options: FedStale(CLIENTS, **options),
+    "FedAWE": lambda **options: FedAWE(CLIENTS, **options),
+    "MimiC": lambda **options: MimiC(CLIENTS, **options),
+    "Amplified": lambda **options: Amplified(FedAU(CLIENTS, **options), period=3),
 }
 
 
@@ -198,6 +212,8 @@ def test_dropouts_at_every_exchange(exchange):
     assert np.abs(secure["x"] - expected).max() < STEP * 2
     rounds = [strategy.ledger.counted[node] for node in grid.nodes]
     assert rounds == [int(i in counted) for i in range(CLIENTS)]
+    dropouts = {f"dropouts_{one}": 2 * (one is exchange) for one in OPEN}
+    assert strategy.summation.metrics() == dropouts
 
 
 @pytest.mark.parametrize("exchange", OPEN)

@@ -100,7 +100,7 @@ def test_export_copies_what_can_be_published(fedau, tmp_path):
         f"deep/a/{name}"
         for name in ("config.toml", "metrics.jsonl", "outcome.json", "participation.npz")
     }
-    assert {"tables.md", "accuracy.csv", "curves-synthetic-bernoulli.png"} < files
+    assert {"tables.md", "accuracy.csv", "curves-synthetic-bernoulli.png", "report.html"} < files
     assert not any(name.endswith(".svg") or "mifa" in name or "b/" in name for name in files)
     assert "secret" not in (tmp_path / "kept/deep/a/config.toml").read_text()
     again = fedau("table", "kept", "--out", "elsewhere")

@@ -20,6 +20,7 @@ from simulations.nodes.resident import initial_parameters
 from simulations.nodes.trainer import LocalTrainer
 from simulations.nodes.worker import STATES
 from simulations.runs.experiment import open_experiment
+from simulations.runs.raster import RasterFile, unpack
 from simulations.server_app import app as server_app
 from simulations.server_app import run_deployment
 from simulations.tasks.split import dirichlet_split
@@ -111,6 +112,40 @@ def test_a_node_that_is_silent_is_an_absentee_and_says_so_in_the_metrics(config,
     assert numbers["fedau_test_accuracy"] == run.metrics()[-1]["test_accuracy"]
 
 
+def test_nodes_are_written_down_with_weight_and_last_reason_and_a_resumed_run_goes_on(
+    config, tmp_path
+):
+    grid = federation(config, tmp_path)
+    silent, refusing, counted = grid.get_node_ids()
+    grid.silent = {silent}
+    # Its reply is an error: another client's state is where its own should be.
+    grid.contexts[refusing].node_config["partition-id"] = "none"
+    run = run_deployment(grid, replace(config, num_server_rounds=4))
+    nodes = {node["id"]: node for node in json.loads(run.nodes_file.read_text())["nodes"]}
+    assert list(nodes) == [str(node) for node in sorted(grid.get_node_ids())]
+    assert nodes[str(counted)]["counted"] == nodes[str(counted)]["last"] == 4
+    assert nodes[str(counted)]["weight"] == 1.0
+    assert (nodes[str(silent)]["counted"], nodes[str(silent)]["rejected"]) == (0, 0)
+    assert nodes[str(refusing)]["rejected"] == nodes[str(refusing)]["rejected_in"] == 4
+    assert nodes[str(refusing)]["reason"]
+    raster = RasterFile.open(run.raster_file)
+    rows = unpack(raster.packed(1, raster.rounds), raster.clients).T.tolist()
+    states = dict(zip(nodes, rows, strict=True))
+    assert states == {str(silent): [1] * 4, str(refusing): [2] * 4, str(counted): [3] * 4}
+    grid.silent = set()
+    longer = replace(config, num_server_rounds=6, resume=True)
+    run_deployment(grid, longer)
+    after = {node["id"]: node for node in json.loads(run.nodes_file.read_text())["nodes"]}
+    assert after[str(counted)]["counted"] == 6
+    # Absent in rounds 1 to 4, there in 5 and 6: intervals of 5 and 1.
+    assert after[str(silent)]["weight"] == 3.0
+    assert RasterFile.open(run.raster_file).rounds == 6
+    entries = [json.loads(line) for line in run.rounds_file.read_text().splitlines()]
+    assert [(entry["counted"], entry["rejected"], entry["absent"]) for entry in entries] == (
+        [(1, 1, 1)] * 4 + [(2, 1, 0)] * 2
+    )
+
+
 def test_resume_takes_the_nodes_back(config, tmp_path):
     whole = run_deployment(federation(config, tmp_path / "a"), config)
     part = replace(config, run_dir=str(tmp_path / "part"))
@@ -195,7 +230,7 @@ def test_server_without_test_data_trains_all_the_same(config, tmp_path, caplog):
     assert "The model will not be evaluated" in caplog.text
 
 
-@pytest.mark.parametrize("method", ["fedavg", "mifa", "fedvarp", "average-participating"])
+@pytest.mark.parametrize("method", ["fedavg", "mifa", "fedstale", "fedawe", "mimic", "amplified"])
 def test_other_methods_run_too(config, tmp_path, method):
     two = replace(config, num_server_rounds=2, method=method)
     run = run_deployment(federation(two, tmp_path), two)

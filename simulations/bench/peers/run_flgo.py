@@ -1,0 +1,78 @@
+"""FLGo: its FedAvg server and clients on a task of its own kind."""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import flgo
+import flgo.experiment.logger
+import torch
+from driver import Problem, serve
+from flgo.algorithm import fedavg
+from flgo.benchmark.toolkits.cv.classification import (
+    FromDatasetPipe,
+    GeneralCalculator,  # noqa: F401 -- the task's own module takes it from here
+)
+
+problem = Problem(Path(sys.argv[1]))
+everything = torch.utils.data.TensorDataset(problem.images, problem.labels)
+current: list[int] = []
+
+
+class TaskPipe(FromDatasetPipe):
+    def __init__(self, task_path):
+        super().__init__(task_path, train_data=everything, test_data=everything)
+
+
+class Server(fedavg.Server):
+    def sample(self):
+        return current
+
+
+class Client(fedavg.Client):
+    def get_batch_data(self):
+        if not getattr(self, "left", None):
+            self.left = problem.batches(self.id)
+        return self.left.pop()
+
+
+def get_model():
+    return problem.module()
+
+
+algorithm = type(sys)("algorithm")
+algorithm.Server, algorithm.Client = Server, Client
+home = Path(tempfile.mkdtemp())
+task, benchmark = home / "task", home / "given_benchmark"
+for folder in (task, benchmark):
+    folder.mkdir()
+(benchmark / "__init__.py").touch()
+(benchmark / "core.py").write_text(
+    "from __main__ import GeneralCalculator as TaskCalculator, TaskPipe\n"
+)
+names = [f"Client{number}" for number in range(len(problem.clients))]
+held = {
+    name: {"data": indices.tolist()} for name, indices in zip(names, problem.clients, strict=True)
+}
+(task / "data.json").write_text(json.dumps({"client_names": names, **held}))
+facts = {"benchmark": benchmark.name, "bmk_path": str(home), "scene": "horizontal"}
+(task / "info").write_text(json.dumps({**facts, "num_clients": len(names)}))
+options = {"num_steps": problem.steps, "batch_size": problem.batch, "learning_rate": problem.lr}
+options |= {"aggregate": "uniform", "train_holdout": 0.0, "no_tqdm": True, "log_level": "ERROR"}
+runner = flgo.init(
+    str(task),
+    algorithm,
+    options,
+    model=flgo.convert_model(get_model),
+    Logger=flgo.experiment.logger.BasicLogger,
+)
+
+
+def run_round(clients):
+    global current
+    current = clients
+    runner.iterate()
+
+
+serve(problem, run_round)
