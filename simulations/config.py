@@ -115,11 +115,11 @@ class RunConfig:
     secure_sum: bool = _key(False, "Let the server see nothing but masked vectors and their sum; "
                             "not for Flower's own FedAvg, and with at least "
                             f"{LEAST_SECURE} SuperNodes.")  # fmt: skip
+    secure_roster: str = _key("", "Absolute path of the server's copy of the clients' roster, with "
+                              "secure-sum in a deployment (`fedau keys roster`).")  # fmt: skip
     privacy: str = _key("none", "Differential privacy of the sums: none, gaussian (fresh noise in "
                         "each round) or matrix (correlated over rounds), with parameters after "
                         "colons: matrix:epsilon=8:norm=1:separation=50.")  # fmt: skip
-    secure_roster: str = _key("", "Absolute path of the server's copy of the clients' roster, with "
-                              "secure-sum in a deployment (`fedau keys roster`).")  # fmt: skip
     evaluate_every: int = _key(0, "Rounds between evaluations; 0 is a fiftieth of the rounds. Over "
                                "the last 200 rounds it is 10 at most, as in the "
                                "paper.")  # fmt: skip
