@@ -115,8 +115,7 @@ class RunConfig:
     secure_sum: bool = _key(False, "Let the server see nothing but masked vectors and their sum; "
                             "not for Flower's own FedAvg, and with at least "
                             f"{LEAST_SECURE} SuperNodes.")  # fmt: skip
-    secure_roster: str = _key("", "Absolute path of the server's copy of the clients' roster, with "
-                              "secure-sum in a deployment (`fedau keys roster`).")  # fmt: skip
+    secure_roster: str = _key("", "Absolute path of a deployment's roster (`fedau keys roster`).")
     privacy: str = _key("none", "Differential privacy of the sums: none, gaussian (fresh noise in "
                         "each round) or matrix (correlated over rounds), with parameters after "
                         "colons: matrix:epsilon=8:norm=1:separation=50.")  # fmt: skip

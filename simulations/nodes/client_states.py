@@ -9,20 +9,15 @@ them. Two slots are enough: a simulation only ever resumes from its last checkpo
 versions that a `Participant` keeps, the first (the newest one before the checkpoint) and the last
 are all that can be asked for again.
 
-Reading and writing are a system call each, since on one machine the files stay in memory. They are
-opened and closed every time, which is when a network file system looks for what other machines
-wrote; mapped pages, in which clients of several machines lie side by side, would overwrite each
-other. `flush` makes everything durable, which the round loop calls before a checkpoint: what was
+`flush` makes everything durable, which the round loop calls before a checkpoint: what was
 written before stays untouched until the next one, so a crash in between cannot hurt it. No two
 workers ever serve the same client at a time, so there are no locks.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -33,8 +28,9 @@ from numpy.typing import NDArray
 from fedau_flwr.arrays import Arrays
 from fedau_flwr.client.answered import RECENT, Answers
 from fedau_flwr.client.store import Kept, Store, Version
-from fedau_flwr.files import make_private_folder, save_text
+from fedau_flwr.files import make_private_folder
 from fedau_flwr.weight_state import WeightState
+from simulations.nodes.blocks import Blocks, read_at, write_at
 
 SLOTS = 2
 _SLOT = np.dtype(
@@ -57,53 +53,6 @@ _ANSWERED = np.dtype(
 )
 RECORD_BYTES = SLOTS * _SLOT.itemsize
 VECTORS_PER_CLIENT = 2 * SLOTS
-
-
-class Blocks:
-    """The blocks of one name: a stamp with round and attempt, and arrays of fixed shapes.
-
-    Parameters
-    ----------
-    path : Path
-        The file of the blocks.
-    arrays : numpy dtype
-        Names, types and shapes of the arrays in a block.
-    """
-
-    def __init__(self, path: Path, arrays: np.dtype[Any]) -> None:
-        self._path = path
-        self._dtype = np.dtype([("stamp", np.int64, 2), ("arrays", arrays)])
-
-    @classmethod
-    def like(cls, path: Path, arrays: Arrays) -> Blocks:
-        """Make the file for such arrays; workers that do it at the same time write the same."""
-        # A field needs a name, which the value of a scalar part has not.
-        layout = [(f".{name}", value.dtype.str, value.shape) for name, value in arrays.items()]
-        save_text(path.with_suffix(".json"), json.dumps(layout))
-        return cls(path, np.dtype(layout))
-
-    @classmethod
-    def of(cls, layout: Path) -> Blocks:
-        """Open the file whose layout is in `layout`."""
-        entries = json.loads(layout.read_text())
-        shapes = [(name, kind, tuple(shape)) for name, kind, shape in entries]
-        return cls(layout.with_suffix(".bin"), np.dtype(shapes))
-
-    def read(self, place: int, stamp: tuple[int, int]) -> Arrays | None:
-        """Return the arrays at a place, None if they do not belong to this round and attempt."""
-        start = place * self._dtype.itemsize
-        if tuple(_read(self._path, start, np.dtype(np.int64), 2)) != stamp:
-            return None
-        block = _read(self._path, start, self._dtype, 1)[0]
-        names = self._dtype["arrays"].names or ()
-        return {name[1:]: np.asarray(block["arrays"][name]) for name in names}
-
-    def write(self, place: int, stamp: tuple[int, int], arrays: Arrays) -> None:
-        """Replace the arrays at a place, straight from where they are."""
-        names = self._dtype["arrays"].names or ()
-        kinds = [self._dtype["arrays"][name].base for name in names]
-        values = [np.asarray(arrays[n[1:]], kind) for n, kind in zip(names, kinds, strict=True)]
-        _write(self._path, place * self._dtype.itemsize, [np.array(stamp, np.int64), *values])
 
 
 MARK = "of-a-simulation"
@@ -133,11 +82,11 @@ class ClientStates:
 
     def record(self, number: int) -> NDArray[Any]:
         """Return a copy of the slots of a client."""
-        return _read(self._records, number * RECORD_BYTES, _SLOT, SLOTS)
+        return read_at(self._records, number * RECORD_BYTES, _SLOT, SLOTS)
 
     def put_record(self, number: int, record: NDArray[Any]) -> None:
         """Write the slots of a client."""
-        _write(self._records, number * RECORD_BYTES, [record])
+        write_at(self._records, number * RECORD_BYTES, [record])
 
     def arrays(self, place: int, stamp: tuple[int, int], count: int) -> dict[str, Arrays]:
         """Return the `count` groups of arrays of a slot by name."""
@@ -220,7 +169,7 @@ class _ClientStore(Store):
     def answers(self, training: str) -> Answers:
         """Return which rounds the client has answered."""
         del training
-        (entry,) = _read(self._states.answered, self._number * _ANSWERED.itemsize, _ANSWERED, 1)
+        (entry,) = read_at(self._states.answered, self._number * _ANSWERED.itemsize, _ANSWERED, 1)
         pairs = zip(entry["rounds"].tolist(), entry["digests"].tolist(), strict=True)
         recent = tuple(pair for pair in pairs if pair[0])
         return Answers(int(entry["count"]), int(entry["floor"]), recent)
@@ -232,7 +181,7 @@ class _ClientStore(Store):
         block["count"], block["floor"] = answers.count, answers.floor
         for place, (server_round, digest) in enumerate(answers.recent):
             block["rounds"][0, place], block["digests"][0, place] = server_round, digest
-        _write(self._states.answered, self._number * _ANSWERED.itemsize, [block])
+        write_at(self._states.answered, self._number * _ANSWERED.itemsize, [block])
 
     def _received(self, record: NDArray[Any], version: Version) -> bool:
         """Add what a version that is there received: nothing else of it has changed."""
@@ -293,27 +242,3 @@ def flush(directory: Path) -> None:
             os.fsync(file)
         finally:
             os.close(file)
-
-
-def _read(path: Path, start: int, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
-    """Return the `count` items that begin at a byte; zeros where nothing has been written."""
-    items = np.empty(count, dtype)
-    data, done = items.view(np.uint8).data, 0
-    with suppress(FileNotFoundError), path.open("rb", buffering=0) as file:
-        while done < len(data) and (read := os.preadv(file.fileno(), [data[done:]], start + done)):
-            done += read
-    items.view(np.uint8)[done:] = 0
-    return items
-
-
-def _write(path: Path, start: int, arrays: Sequence[NDArray[Any]]) -> None:
-    """Write arrays one after the other; the file takes up space only where something is written."""
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    try:
-        for array in arrays:
-            data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-            while data:
-                written = os.pwrite(file, data, start)
-                start, data = start + written, data[written:]
-    finally:
-        os.close(file)
