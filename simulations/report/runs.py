@@ -178,7 +178,7 @@ def _line(setting: Setting, steps: list[str]) -> str:
 
 def file_name(text: str) -> str:
     """Return a text as a part of a file's name; of a long one its start and a hash of it."""
-    safe = re.sub(r"[/\\\0]", "-", text)
+    safe = re.sub(r"[/\\\0:]", "-", text)
     if len(safe.encode()) <= LONGEST_NAME:
         return safe
     digest = hashlib.sha256(text.encode()).hexdigest()[:10]

@@ -128,3 +128,17 @@ def test_the_kept_table_of_effective_noise_is_what_the_command_writes():
     noise = {(int(row[0]), row[1]): float(row[3]) for row in kept}
     for separation, expected in zip(separations, (26.84, 8.49, 6.00, 3.80, 2.68), strict=True):
         assert noise[separation, "separated"] == pytest.approx(expected, abs=6e-3)
+
+
+def test_the_kept_runs_keep_the_guarantee_and_show_the_difference():
+    with (KEPT / "privacy.csv").open(encoding="utf-8") as file:
+        rows = {row["privacy"]: row for row in csv.DictReader(file)}
+    test = {name: float(row["test mean"]) for name, row in rows.items()}
+    for norm in ("5.0", "20.0"):
+        plain, apart, correlated = (
+            f"gaussian:norm={norm}",
+            f"gaussian:norm={norm}:separation=20",
+            f"matrix:norm={norm}:separation=20",
+        )
+        assert test[plain] < test[apart] < test[correlated] < test["none"]
+        assert {rows[name]["ε"] for name in (plain, apart, correlated)} == {"8.00"}
