@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -38,6 +39,8 @@ PINNED = {
     "fluke": ("fluke-fl==0.8.1", "wandb==0.19.11"),
 }
 """What a peer's environment holds beside the torch of this one."""
+PATIENCE = 90.0
+"""Seconds for which an answer is awaited."""
 TRIALS = 2
 """Rounds at each setting, of which the last counts."""
 
@@ -124,11 +127,13 @@ class Peer:
     def answer(self) -> Any:
         """Return its next answer."""
         assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        # An answer is one line, so that nothing is left in a buffer that this would not see.
+        came, _, _ = select.select([self._process.stdout], [], [], PATIENCE)
+        line = self._process.stdout.readline() if came else ""
         if not line:
             self._log.seek(0)
             reason = (self._log.read().strip().splitlines() or ["it said nothing"])[-1]
-            raise RunFailure(f"{self.name} ended before it had trained: {reason}")
+            raise RunFailure(f"{self.name} has not answered: {reason}")
         return json.loads(line)
 
     def round(self, number: int) -> float:
@@ -166,6 +171,10 @@ def _best(name: str, python: Path, folder: Path, cores: int, say: Say) -> Peer:
         try:
             peer.answer()
             seconds = [peer.round(1) for _ in range(TRIALS)][-1]
+        except RunFailure as failure:
+            say(f"{name} otherwise ({failure})")
+            peer.__exit__()
+            continue
         except BaseException:
             peer.__exit__()
             raise
@@ -173,5 +182,6 @@ def _best(name: str, python: Path, folder: Path, cores: int, say: Say) -> Peer:
             found, peer = (seconds, peer), found[1] if found else None
         if peer is not None:
             peer.__exit__()
-    assert found is not None
+    if found is None:
+        raise RunFailure(f"{name} runs at none of its settings.")
     return found[1]

@@ -6,6 +6,13 @@ import sys
 import time
 from pathlib import Path
 
+# To import pfl's operations is to wait for the other process.
+RANK, PROCESSES = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+if PROCESSES > 1 and RANK == 0:
+    for number in map(str, range(1, PROCESSES)):
+        other = {**os.environ, "RANK": number, "LOCAL_RANK": number}
+        subprocess.Popen([sys.executable, *sys.argv], stdin=subprocess.DEVNULL, env=other)
+
 import numpy as np
 import torch
 from driver import Problem, answer, commands
@@ -20,10 +27,6 @@ from pfl.internal.ops import pytorch_ops
 from pfl.internal.ops.selector import set_framework_module
 from pfl.metrics import Metrics
 
-RANK, PROCESSES = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-if PROCESSES > 1 and RANK == 0:
-    other = {**os.environ, "RANK": "1", "LOCAL_RANK": "1"}
-    partner = subprocess.Popen([sys.executable, *sys.argv], stdin=subprocess.DEVNULL, env=other)
 set_framework_module(pytorch_ops)
 from pfl.model.pytorch import PyTorchModel
 
