@@ -14,6 +14,7 @@ class KnownStatistics(AverageAll):
     """Weights 1/p from the true participation probabilities; in simulations only."""
 
     place = 6
+    average = False
     style = BLACK
     deployable = False
     step_sizes = steps(svhn=(0.1, 1), cifar10=(0.0562, 1), cifar100=(0.0316, 1.78),
