@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 CA_NAME = "FedAU federation CA"
-ALWAYS_VALID_FOR = ("localhost", "127.0.0.1", "::1", "superlink")
+ALWAYS_VALID_FOR = ("localhost", "127.0.0.1", "::1", "superlink", "gateway")
 NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 RESERVED = {"ca", "server", "superexec"}
 

@@ -5,22 +5,32 @@ from .availability import AvailabilityGrid, Bernoulli, Cyclic, Markov, Trace, an
 from .client.mixin import FedAUMixin
 from .client.mod import FedAUMod
 from .client.transform import Transform
+from .methods.amplified import Amplified
 from .methods.fedau import FedAU
+from .methods.fedawe import FedAWE
+from .methods.fedstale import FedStale
 from .methods.fedvarp import FedVARP
 from .methods.mifa import MIFA
+from .methods.mimic import MimiC
 from .methods.optimisers import FedAUAdagrad, FedAUAdam, FedAUAvgM, FedAUYogi
-from .privacy import AdaptiveNorm, GaussianPrivacy, PrivacyBudget
+from .privacy import AdaptiveNorm, GaussianPrivacy, MatrixPrivacy, PrivacyBudget
 from .secure import SecureSum, SecureSumMod
 from .server.loop import RoundLoop
 from .server.strategy import SumStrategy
 from .weight_state import WeightState
-from .weighting import FedAUWeighting, InverseProbabilityWeighting, UnitWeighting
+from .weighting import (
+    FedAUWeighting,
+    FrequencyWeighting,
+    InverseProbabilityWeighting,
+    UnitWeighting,
+)
 
 _moved.install()
 
 __all__ = [
     "MIFA",
     "AdaptiveNorm",
+    "Amplified",
     "AvailabilityGrid",
     "Bernoulli",
     "Cyclic",
@@ -32,10 +42,15 @@ __all__ = [
     "FedAUMod",
     "FedAUWeighting",
     "FedAUYogi",
+    "FedAWE",
+    "FedStale",
     "FedVARP",
+    "FrequencyWeighting",
     "GaussianPrivacy",
     "InverseProbabilityWeighting",
     "Markov",
+    "MatrixPrivacy",
+    "MimiC",
     "PrivacyBudget",
     "RoundLoop",
     "SecureSum",

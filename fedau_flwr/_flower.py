@@ -6,8 +6,15 @@ needs it and nothing else.
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
+from importlib.metadata import version
 from typing import Any
+
+from ._log import log
+
+TESTED = ("1.41", "1.42")
+"""The oldest and the newest Flower that the tests of this version have run on."""
 
 _HOMES = {
     # Error replies would have no code, and be counted as failures of the app.
@@ -27,11 +34,30 @@ _HOMES = {
     "MAIN_PARAMS_RECORD": "flwr.server.workflow.constant",
     # A simulation's grid would be taken for one that may miss deadlines, and be polled.
     "InMemoryGrid": "flwr.superlink.grid",
+    # Nodes could not tell which app they run, and refuse those that their owners do not allow.
+    "build_fab_from_disk": "flwr.cli.build",
+    "get_flwr_home": "flwr.supercore.utils",
+    "flwr_clientapp": "flwr.supernode.cli",
+    "install_from_fab": "flwr.supernode.runtime.run_clientapp",
+    "pull_task_input": "flwr.supernode.runtime.run_clientapp",
     # Simulations would wait a tenth of a second for every exchange.
     "InMemoryLinkState": "flwr.server.superlink.linkstate",
     # `flwr run .` on a deployment would need pattern="deployment" in its run config.
     "HttpGrid": "flwr.superlink.grid",
 }
+
+
+@cache
+def note_version() -> None:
+    """Say once if Flower is newer than what was tested; it may well work."""
+    installed = version("flwr")
+    if _order(installed) > _order(TESTED[1]):
+        words = "Flower %s is newer than what this fedau-flwr was tested with (%s to %s)."
+        log.info(words, installed, *TESTED)
+
+
+def _order(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".")[:2] if part.isdecimal())
 
 
 def __getattr__(name: str) -> Any:
@@ -40,3 +66,9 @@ def __getattr__(name: str) -> Any:
     value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
+
+
+def replace(name: str, value: Any) -> None:
+    """Put something of ours in the place of a name, which has to be there."""
+    getattr(import_module(_HOMES[name]), name)
+    setattr(import_module(_HOMES[name]), name, value)

@@ -3,8 +3,6 @@
 An import by an old name goes on working, with a `DeprecationWarning` that says the new one.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
 import warnings
@@ -14,20 +12,10 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 MODULES = {
-    "contribution": "client.participant",
     "delivery": "server.deadlines",
-    "fixed_point": "wire.fixed_point",
     "groups": "server.groups",
     "host": "client.host",
-    "mixin": "client.mixin",
     "mod": "client.mod",
-    "participant": "client.participant",
-    "protocol": "wire.requests",
-    "records": "wire.records",
-    "report": "server.report",
-    "store": "client.store",
-    "strategy": "methods.fedau",
-    "summation": "server.summation",
 }
 NAMES = {"PunctualGrid": "DeadlineGrid", "punctual": "with_deadline"}
 

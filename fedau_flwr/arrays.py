@@ -5,8 +5,6 @@ easily, and its small components are lost. Integer and bool arrays (batch counte
 part of an average.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

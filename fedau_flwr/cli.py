@@ -6,14 +6,18 @@ simulation suite, which is used from a clone and no part of the installed packag
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 
 from .client.state_directory import describe
+from .privacy.command import privacy
+from .secure.identity import Identity, IdentityError, Roster
 
 USER_ERROR = 2
 _NAME = b'name = "fedau-flwr"'
@@ -26,6 +30,8 @@ app = typer.Typer(
 )
 state_app = typer.Typer(help="Look at the state that clients keep.", no_args_is_help=True)
 app.add_typer(state_app, name="state")
+keys_app = typer.Typer(help="Make the keys of clients, and rosters of them.", no_args_is_help=True)
+app.add_typer(keys_app, name="keys")
 
 
 def fail(sentence: str) -> NoReturn:
@@ -46,41 +52,47 @@ def show_state(
     typer.echo("\n".join(lines))
 
 
-@app.command("privacy")
-def privacy(
-    *,
-    rounds: Annotated[int, typer.Option(min=1, help="Sums that the training releases.")],
-    delta: Annotated[float, typer.Option(help="δ of the whole training.")] = 1e-5,
-    epsilon: Annotated[float | None, typer.Option(help="ε to keep.")] = None,
-    noise_multiplier: Annotated[
-        float | None, typer.Option(help="Noise on a sum in units of the norm, instead of ε.")
-    ] = None,
-    separation: Annotated[
-        int, typer.Option(min=1, help="A client takes part at most once in so many rounds.")
-    ] = 1,
-    participations: Annotated[
-        int | None, typer.Option(min=1, help="And at most so many times.")
+@keys_app.command("new")
+def new_key(
+    directory: Annotated[Path, typer.Argument(help="The client's fedau-state-dir.")],
+    name: Annotated[
+        str | None, typer.Option(help="The client's name; that of DIRECTORY if not given.")
     ] = None,
 ) -> None:
-    """Say what differential privacy costs: plain, with separated turns, with correlated noise."""
-    from .privacy.calculator import options  # noqa: PLC0415 -- only this command needs it
-
+    """Make a client's key in DIRECTORY, and print the public line for the roster."""
     try:
-        found = options(
-            delta=delta,
-            rounds=rounds,
-            epsilon=epsilon,
-            noise_multiplier=noise_multiplier,
-            separation=separation,
-            limit=participations,
-        )
-    except ValueError as error:
+        identity = Identity.create(directory, name or directory.resolve().name)
+    except IdentityError as error:
         fail(str(error))
-    row = "{:20} {:>14} {:>16} {:>14} {:>8} {:>8}".format
-    typer.echo(row("noise", "participations", "noise multiplier", "relative error", "ε", "vectors"))
-    for way in found:
-        numbers = f"{way.noise_multiplier:.3f}", f"{way.error:.4f}", f"{way.epsilon:.3f}"
-        typer.echo(row(way.name, way.participations, *numbers, way.vectors))
+    typer.echo(identity.line)
+
+
+@keys_app.command("roster")
+def make_roster(
+    files: Annotated[list[Path], typer.Argument(help="Files of public lines.")],
+) -> None:
+    """Print the roster of all clients whose public lines are in FILES."""
+    try:
+        roster = Roster.load(*files)
+    except IdentityError as error:
+        fail(str(error))
+    typer.echo(roster.to_toml(), nl=False)
+
+
+def _in_a_sentence(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command that ends with one sentence where a value makes no sense."""
+
+    @functools.wraps(command)
+    def run(**options: object) -> None:
+        try:
+            command(**options)
+        except ValueError as error:
+            fail(str(error))
+
+    return run
+
+
+app.command("privacy")(_in_a_sentence(privacy))
 
 
 def find_suite() -> Path | None:
@@ -96,7 +108,7 @@ def find_suite() -> Path | None:
 def main() -> None:
     """Run the command line, with the simulation suite's commands where there is a clone."""
     suite = find_suite()
-    if suite is None and sys.argv[1:] and sys.argv[1] not in {"state", "privacy", "--help"}:
+    if suite is None and sys.argv[1:] and sys.argv[1] not in {"state", "keys", "privacy", "--help"}:
         typer.echo(
             f"`fedau {sys.argv[1]}` belongs to the simulation suite, which is used from a clone of "
             "the fedau-flwr repository: run it there.",

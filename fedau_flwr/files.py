@@ -1,11 +1,10 @@
 """Files that are whole at any time, and that stay if they are asked to."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
+import stat
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -13,15 +12,23 @@ import numpy as np
 
 
 def write_atomically(
-    path: Path, write: Callable[[IO[bytes]], object], *, durable: bool = False
+    path: Path,
+    write: Callable[[IO[bytes]], object],
+    *,
+    durable: bool = False,
+    private: bool = False,
 ) -> None:
     """Replace a file at once: nobody ever sees a part of it, also if the disk is full.
 
-    A `durable` file is there even after a power failure, under its name, once this returns.
+    A `durable` file is there even after a power failure, under its name, once this returns. A
+    `private` one is for its owner alone.
     """
     partial = path.with_name(f".{path.name}-{os.getpid()}")
+    # Whatever lies under this name is not ours any more; a link must not lead elsewhere.
+    partial.unlink(missing_ok=True)
+    handle = open_handle(partial, os.O_WRONLY | os.O_EXCL, 0o600 if private else 0o666)
     try:
-        with partial.open("wb") as file:
+        with os.fdopen(handle, "wb") as file:
             write(file)
             file.flush()
             if durable:
@@ -34,6 +41,26 @@ def write_atomically(
         sync_directory(path.parent)
 
 
+def open_handle(path: Path, flags: int, mode: int = 0o600) -> int:
+    """Open a file, made with `mode` if it is not there; a symbolic link is an error."""
+    return os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+
+
+def make_private_folder(path: Path) -> None:
+    """Make a folder, and those above it that are missing, for their owner alone."""
+    if not path.is_dir():
+        make_private_folder(path.parent)
+        path.mkdir(mode=0o700, exist_ok=True)
+
+
+def open_to_others(folder: Path) -> Iterator[str]:
+    """Yield what is in a folder, and the folder itself, that others than its owner may read."""
+    for path in (folder, *sorted(folder.rglob("*"))):
+        status = path.lstat()
+        if status.st_mode & 0o077 and not stat.S_ISLNK(status.st_mode):
+            yield f"{path} ({status.st_mode & 0o777:04o})"
+
+
 def sync_directory(path: Path) -> None:
     """Make the names in a directory durable: those of new files are not when the files are."""
     handle = os.open(path, os.O_RDONLY)
@@ -43,9 +70,11 @@ def sync_directory(path: Path) -> None:
         os.close(handle)
 
 
-def save_arrays(path: Path, arrays: Mapping[str, Any], *, durable: bool = False) -> None:
+def save_arrays(
+    path: Path, arrays: Mapping[str, Any], *, durable: bool = False, private: bool = False
+) -> None:
     """Write arrays into an .npz file at once."""
-    write_atomically(path, lambda file: np.savez(file, **arrays), durable=durable)
+    write_atomically(path, lambda file: np.savez(file, **arrays), durable=durable, private=private)
 
 
 def save_text(path: Path, text: str) -> None:

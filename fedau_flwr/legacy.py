@@ -7,7 +7,8 @@ in place of every single reply, and the sum of these is the sum of the contribut
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,13 +23,21 @@ from flwr.common import (
 from flwr.server import ClientManager
 from flwr.server.client_proxy import ClientProxy
 from flwr.server.strategy import FedAvg
+from flwr.server.workflow import SecAggPlusWorkflow
 
 from ._log import log
 from .arrays import Arrays, is_averaged, moved
+from .calling import caller
 from .methods.fedau import check_divisor
 from .server.ledger import Ledger, check_population
-from .server.replies import unweighted
+from .server.outcome import Outcome
+from .server.reasons import sentence
+from .server.replies import unweighted as why_unweighted
+from .server.report import RoundReport
+from .server.wrappers import refuse_wrappers
+from .statistics import Statistics, named, stepped
 from .wire.dialects import numbered
+from .wire.parts import UPDATE, Layout, Parts, added_parts
 
 
 class FedAU(FedAvg):
@@ -42,8 +51,12 @@ class FedAU(FedAvg):
         `η`.
     divisor : str (default: "clients")
         "clients" divides the sum by `N`, "participants" by the number of counted clients.
+    unweighted : Iterable[str] (default: ())
+        Positions, as text, of arrays that are averaged over the participants with weight 1, beside
+        the statistics of normalisation layers; see `fedau_flwr.statistics`.
     **options
-        Options of Flower's older `FedAvg`; `fraction_evaluate` is 0.0 unless given.
+        Options of Flower's older `FedAvg`; `fraction_evaluate` is 0.0 unless given. Its
+        `fit_metrics_aggregation_fn` gets what clients report, each with an example count of 1.
     """
 
     def __init__(
@@ -52,6 +65,7 @@ class FedAU(FedAvg):
         *,
         server_learning_rate: float = 1.0,
         divisor: str = "clients",
+        unweighted: Iterable[str] = (),
         **options: Any,
     ) -> None:
         check_population(num_clients)
@@ -61,7 +75,9 @@ class FedAU(FedAvg):
         self.server_learning_rate = server_learning_rate
         self.divisor = divisor
         self.ledger = Ledger()
-        self._model: Arrays = {}
+        self.outcome = Outcome()
+        self.statistics = Statistics(unweighted)
+        self._layout = Layout({})
 
     def __repr__(self) -> str:
         return f"FedAU(num_clients={self.num_clients}, divisor={self.divisor!r})"
@@ -70,13 +86,17 @@ class FedAU(FedAvg):
         self, server_round: int, parameters: Parameters, client_manager: ClientManager
     ) -> list[tuple[ClientProxy, FitIns]]:
         """Ask the sampled clients, each with the last round in which it was counted."""
+        refuse_wrappers(self)
+        _check_secagg(caller(SecAggPlusWorkflow))
         self.ledger.open(server_round)
-        self._model = _named(parameters)
+        model = _named(parameters)
+        positions = self.statistics.positions(model)
+        self._layout = Layout(model, unweighted=tuple(named(model, positions)))
         asked = super().configure_fit(server_round, parameters, client_manager)
-        requests = [self.ledger.request(int(client.cid)).to_config() for client, _ in asked]
+        say = partial(self.ledger.config, hosting=False, unweighted=positions)
         return [
-            (client, FitIns(ins.parameters, {**ins.config, **request}))
-            for (client, ins), request in zip(asked, requests, strict=True)
+            (client, FitIns(ins.parameters, {**ins.config, **say([int(client.cid)])}))
+            for client, ins in asked
         ]
 
     def aggregate_fit(
@@ -86,34 +106,51 @@ class FedAU(FedAvg):
         failures: list[tuple[ClientProxy, FitRes] | BaseException],
     ) -> tuple[Parameters | None, dict[str, Scalar]]:
         """Add up the contributions in the order of the clients' ids."""
-        total: Arrays = {}
-        counted = []
+        total: Parts | None = None
+        metrics: list[tuple[int, dict[str, Scalar]]] = []
+        counted, rejected = [], {}
         for client, reply in sorted(results, key=lambda result: int(result[0].cid)):
-            contribution = _named(reply.parameters)
+            number, contribution = int(client.cid), _named(reply.parameters)
             if (reason := self._wrong(contribution, reply.num_examples)) is not None:
                 log.warning("Rejected the reply of client %s: %s.", client.cid, reason)
+                rejected[number] = reason
                 continue
-            counted.append(int(client.cid))
-            for name, value in contribution.items():
-                total[name] = total[name] + value if name in total else value
-        numbers = (server_round, len(counted), len(results) - len(counted), len(failures))
-        log.info("Round %d: %d counted, %d rejected, %d failed", *numbers)
+            counted.append(number)
+            metrics += [(1, reply.metrics)] if reply.metrics else []
+            total = added_parts(total, {UPDATE: contribution})
+        for failure in failures:
+            log.warning("A client failed: %s.", _failure(failure))
+        self.ledger.count(counted)
+        report = RoundReport(
+            round=server_round,
+            asked=len(results) + len(failures),
+            counted=len(counted),
+            rejected=len(rejected) + len(failures),
+            absent=0,
+            seconds=0.0,
+            reasons={**rejected, **{-n: _failure(f) for n, f in enumerate(failures, 1)}},
+        )
+        log.info("Round %d: %d counted, %d rejected", report.round, report.counted, report.rejected)
+        self.outcome.note(report)
         if not counted:
             return None, {}
-        self.ledger.count(counted)
-        divisor = self.num_clients if self.divisor == "clients" else len(counted)
-        model = moved(self._model, total, self.server_learning_rate / divisor)
-        return ndarrays_to_parameters(list(model.values())), {}
+        model = stepped(self._step, self._layout, total, len(counted))
+        own = self.fit_metrics_aggregation_fn
+        return ndarrays_to_parameters([*model.values()]), own(metrics) if own and metrics else {}
+
+    def _step(self, model: Arrays, sums: Parts | None, participants: int) -> Arrays:
+        divisor = self.num_clients if self.divisor == "clients" else participants
+        return moved(model, sums[UPDATE], self.server_learning_rate / divisor) if sums else model
 
     def _wrong(self, contribution: Arrays, num_examples: int) -> str | None:
         """Return why a contribution cannot enter the sum, or None."""
         if num_examples != 1:
-            return unweighted("num_examples", num_examples)
+            return why_unweighted("num_examples", num_examples)
         shapes = {name: value.shape for name, value in contribution.items()}
-        if shapes != {name: value.shape for name, value in self._model.items()}:
+        if shapes != {name: value.shape for name, value in self._layout.model.items()}:
             return "arrays whose shapes differ from the model's"
         for name, value in contribution.items():
-            if is_averaged(self._model[name].dtype) and not np.isfinite(value).all():
+            if is_averaged(self._layout.model[name].dtype) and not np.isfinite(value).all():
                 return f"array {name} with values that are not finite"
         return None
 
@@ -124,6 +161,19 @@ class FedAU(FedAvg):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint, as a new attempt that starts with the round after it."""
         self.ledger.load_state_dict(state["ledger"])
+
+
+def _check_secagg(workflow: SecAggPlusWorkflow | None) -> None:
+    if workflow is not None and workflow.max_weight != 1:
+        raise ValueError(
+            f"max_weight of SecAggPlusWorkflow is {workflow.max_weight}, but must be 1: every "
+            "contribution counts once, and a larger one only costs precision."
+        )
+
+
+def _failure(failure: tuple[ClientProxy, FitRes] | BaseException) -> str:
+    said = failure[1].status.message if isinstance(failure, tuple) else str(failure)
+    return sentence(said or "an error without a reason")
 
 
 def _named(parameters: Parameters) -> Arrays:

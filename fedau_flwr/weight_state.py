@@ -1,10 +1,9 @@
 """The three scalars that a client keeps about its participation, one client's or many clients'."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, astuple, dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,7 +59,7 @@ class WeightState:
         return {"version": VERSION, **asdict(self)}
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, object]) -> WeightState:
+    def from_dict(cls, fields: Mapping[str, object]) -> Self:
         """Read what `to_dict` wrote; an unreadable state raises one clear `StateError`."""
         if not isinstance(fields, Mapping):
             raise StateError("state", fields, "an object with the fields of a WeightState")
@@ -82,7 +81,7 @@ class WeightStates:
     weight: NDArray[np.float64]
 
     @classmethod
-    def repeat(cls, state: WeightState, clients: int) -> WeightStates:
+    def repeat(cls, state: WeightState, clients: int) -> Self:
         """Return `clients` times the same state."""
         return cls(*(np.full(clients, value) for value in astuple(state)))
 

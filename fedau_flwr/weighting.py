@@ -9,10 +9,8 @@ The weight for a round depends on the rounds before it and never on the round it
 client settles what happened first, and takes the weight then.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +20,10 @@ from .weight_state import StateError, WeightState, WeightStates
 
 class Weighting(ABC):
     """How a client turns its participation history into its weight."""
+
+    def __repr__(self) -> str:
+        """Name the weighting and its parameters: a state is not gone on with under another name."""
+        return f"{type(self).__name__}()"
 
     @abstractmethod
     def initial(self) -> WeightState:
@@ -34,6 +36,11 @@ class Weighting(ABC):
     @abstractmethod
     def skip(self, state: WeightState, rounds: int) -> WeightState:
         """Return the state after `rounds` rounds without participation, in O(1)."""
+
+    def advance_all(self, states: WeightStates, participated: NDArray[np.bool_]) -> WeightStates:
+        """Advance one state per client."""
+        after = [self.advance(states[n], bool(came)) for n, came in enumerate(participated)]
+        return WeightStates(*map(np.array, zip(*map(astuple, after), strict=True)))
 
     def check(self, state: WeightState) -> None:
         """Raise `StateError` if this weighting cannot have produced `state`."""
@@ -142,6 +149,45 @@ class FedAUWeighting(Weighting):
             mean = (state.round - state.elapsed) / state.intervals
             if abs(state.weight - mean) > 1e-9 * mean:
                 raise StateError("weight", state.weight, f"the mean interval length {mean}")
+
+
+class FrequencyWeighting(Weighting):
+    r"""The inverse of how often the client took part: :math:`\omega = t / m`, 1 before the first.
+
+    :math:`m` of the first :math:`t` rounds were counted. The plain counterpart of Algorithm 2: the
+    running gap is in :math:`t` already, which biases the weight. It costs nothing.
+    """
+
+    def __repr__(self) -> str:
+        return "FrequencyWeighting()"
+
+    def initial(self) -> WeightState:
+        """Return `t = 0`: no participation, weight 1."""
+        return WeightState()
+
+    def advance(self, state: WeightState, participated: bool) -> WeightState:
+        """Return the state after one more round."""
+        return self._at(state.round + 1, state.intervals + participated)
+
+    def skip(self, state: WeightState, rounds: int) -> WeightState:
+        """Return the state after `rounds` rounds without participation, in O(1)."""
+        if rounds < 0:
+            raise ValueError(f"rounds is {rounds}, but a client cannot skip fewer than 0 rounds.")
+        return self._at(state.round + rounds, state.intervals)
+
+    def _at(self, now: int, counted: int) -> WeightState:
+        return WeightState(now, counted, 0, now / counted if counted else 1.0)
+
+    def check(self, state: WeightState) -> None:
+        """Raise `StateError` if this weighting cannot have produced `state`."""
+        if state != (expected := self._at(state.round, state.intervals)):
+            raise StateError("weight", state.weight, f"{expected.weight} with no running interval")
+
+    def advance_all(self, states: WeightStates, participated: NDArray[np.bool_]) -> WeightStates:
+        """Advance one state per client in one vectorised call."""
+        now, counted = states.round + 1, states.intervals + participated
+        weight = np.divide(now, counted, out=np.ones(len(now)), where=counted > 0)
+        return WeightStates(now, counted, np.zeros_like(now), weight)
 
 
 class InverseProbabilityWeighting(Weighting):

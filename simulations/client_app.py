@@ -6,8 +6,6 @@ Under a method whose clients do not participate in the plugin's sense, such as F
 nothing of the plugin is in between.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import Any
 
@@ -28,11 +26,12 @@ from fedau_flwr import FedAUMod, SecureSumMod, _flower
 from fedau_flwr.availability import answer_identity
 from fedau_flwr.client.host import Host
 from fedau_flwr.client.mod import CallNext, refuse
+from fedau_flwr.client.policy import NodePolicy
 from fedau_flwr.wire.records import decode_all, encode
 from fedau_flwr.wire.requests import HOSTED, Refusal
 from simulations.config import ConfigError, RunConfig
 from simulations.nodes import deployed
-from simulations.nodes.worker import STATES, Worker, worker_for
+from simulations.nodes.worker import STATES, Worker, check_simulated, worker_for
 from simulations.registry import ALLOW_IMPORT
 from simulations.runs.shared_arrays import shared_arrays
 
@@ -74,14 +73,18 @@ def participate(message: Message, context: Context, call_next: CallNext) -> Mess
 
 
 def mask(message: Message, context: Context, call_next: CallNext) -> Message:
-    """Let nothing leave this node but its part of a secure sum, if the run has one."""
-    if not context.run_config["secure-sum"]:
+    """Let nothing leave but a part of a secure sum, if the run has one or the node's owner asks."""
+    try:
+        required = NodePolicy.of(context).require_secure
+        check_simulated(message, context.node_config)
+    except Refusal as refusal:
+        return refuse(message, refusal)
+    if not (required or context.run_config["secure-sum"]):
         return call_next(message, context)
     return SecureSumMod()(message, context, call_next)
 
 
-app = ClientApp(mods=[shared_arrays, mask, participate])
-app.query()(answer_identity)
+app = ClientApp(mods=[shared_arrays, answer_identity, mask, participate])
 
 
 @app.train()

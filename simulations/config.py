@@ -5,25 +5,24 @@ a run's ``config.toml``. A value of 0, or an empty text, stands for "as in the p
 you" where a key says so. Method, data set and pattern are texts that `simulations.registry` reads.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from simulations.methods import METHODS, Method
 from simulations.patterns import PATTERNS, Pattern
+from simulations.privacy import PRIVACY, Privacy
 from simulations.registry import ConfigError, Registry, check, wrong
 from simulations.tasks import TASKS, Task
 from simulations.tasks.arrays import default_data_dir
 
 __all__ = ["ConfigError", "RunConfig", "key_of"]
 
-AUTHORS = "authors"
+AUTHORS, FEDAWE = "authors", "fedawe"
 LEAST_SECURE = 3
 """The fewest SuperNodes with which a secure sum hides anything."""
 
@@ -39,7 +38,9 @@ MAY_CHANGE = frozenset(
 )
 """Keys that do not change the training itself, so that a resumed run may have other values."""
 
-REGISTRIES: dict[str, Registry[Any]] = {"method": METHODS, "dataset": TASKS, "pattern": PATTERNS}
+REGISTRIES: dict[str, Registry[Any]] = {
+    "method": METHODS, "dataset": TASKS, "pattern": PATTERNS, "privacy": PRIVACY
+}  # fmt: skip
 
 _MOVED = {
     "cutoff": ("method", "fedau", "cutoff", 50),
@@ -59,7 +60,8 @@ _RULES: Mapping[str, tuple[Callable[[Any], object], str]] = {
     "in [0, 1]": (lambda v: 0 <= v <= 1, "min_participation"),
     "in [0, 1)": (lambda v: 0 <= v < 1, "reply_loss"),
     "one of per-image, per-batch": (lambda v: v in ("per-image", "per-batch"), "augmentation"),
-    f"one of own, {AUTHORS}": (lambda v: v in ("own", AUTHORS), "draw"),
+    "one of per-round, continued": (lambda v: v in ("per-round", "continued"), "batches"),
+    f"one of own, {AUTHORS}, {FEDAWE}": (lambda v: v in ("own", AUTHORS, FEDAWE), "draw"),
     "one of auto, native, torch": (lambda v: v in ("auto", "native", "torch"), "kernel"),
     "cpu, cuda, cuda:N or auto": (re.compile(r"auto|cpu|cuda(:\d+)?").fullmatch, "device"),
     "like phones:1200,tablets:80": (lambda v: not v or re.fullmatch(_GROUPS, v), "groups"),
@@ -96,18 +98,26 @@ class RunConfig:
                                     "paper has 0.02.")  # fmt: skip
     draw: str = _key("own", "Who holds which samples and how often each client comes, for a seed: "
                      "our own draw, or that of the paper's authors' program, whose bernoulli, "
-                     "markov and cyclic paths come with it.")  # fmt: skip
+                     "markov and cyclic paths come with it; fedawe is our own split with "
+                     "probabilities as in FedAWE's experiments, whatever the other "
+                     "participation keys say.")  # fmt: skip
     local_steps: int = _key(5, "Local SGD steps of a participant; the paper has 5.")
     batch_size: int = _key(16, "Mini-batch size; the paper has 16.")
     lr: float = _key(0.0, "Local step size; 0 is the paper's for this method and data set.")
     server_lr: float = _key(0.0, "Global step size; 0 is the paper's for this method and data set.")
     augmentation: str = _key("per-image", "Random crops and flips are drawn per-image or, as the "
                              "paper's authors did, per-batch.")  # fmt: skip
+    batches: str = _key("per-round", "A client shuffles its data anew per-round or, as in "
+                        "the paper's authors' program, goes on where its last turn ended: "
+                        "continued.")  # fmt: skip
     reply_loss: float = _key(0.0, "Probability that a train reply never arrives, in [0, 1); the "
                              "paper has 0.")  # fmt: skip
     secure_sum: bool = _key(False, "Let the server see nothing but masked vectors and their sum; "
                             "not for Flower's own FedAvg, and with at least "
                             f"{LEAST_SECURE} SuperNodes.")  # fmt: skip
+    privacy: str = _key("none", "Differential privacy of the sums: none, gaussian (fresh noise in "
+                        "each round) or matrix (correlated over rounds), with parameters after "
+                        "colons: matrix:epsilon=8:norm=1:separation=50.")  # fmt: skip
     evaluate_every: int = _key(0, "Rounds between evaluations; 0 is a fiftieth of the rounds. Over "
                                "the last 200 rounds it is 10 at most, as in the "
                                "paper.")  # fmt: skip
@@ -149,17 +159,20 @@ class RunConfig:
         yield ("seed", self.draw != AUTHORS or self.seed < 2**32,
                f"below {2**32} with the authors' draw")  # fmt: skip
         yield "clients", self.clients <= count, f"at most {count}, the number of training samples"
+        yield ("batches", self.batches != "continued" or self.participation.simulated,
+               "per-round on a deployment, whose nodes keep no count of their turns")  # fmt: skip
         yield "resume", not self.resume or bool(self.run_dir), "false unless run-dir is given"
         yield "groups", not self.groups or method.groups, f"empty for {name}, which knows no groups"
         yield ("groups", not (self.groups and self.secure_sum),
                "empty with secure-sum: a group's label would leave in clear")  # fmt: skip
+        yield from self.protection.relations(method, secure=self.secure_sum)
         yield ("server_lr", not self.server_lr or method.server_step,
                f"0 for {name}, which has no global step size")  # fmt: skip
         yield ("secure_sum", not self.secure_sum or method.secure,
                f"false for {name}, whose clients send more than what is summed")  # fmt: skip
 
     @classmethod
-    def parse(cls, values: Mapping[str, Any], *, imports: str | None = None) -> RunConfig:
+    def parse(cls, values: Mapping[str, Any], *, imports: str | None = None) -> Self:
         """Read a run config as Flower gives it; `ConfigError` names what is wrong in a sentence.
 
         Import paths are honoured from the packages `imports`, which has commas; None is all.
@@ -185,9 +198,10 @@ class RunConfig:
                 f" but there are {nodes}: set clients-per-node to 1, or to another smaller number."
             )
 
-    def same_training(self, other: RunConfig) -> None:
+    def same_training(self, other: Self) -> None:
         """Raise `ConfigError` unless a run of `other` can go on with these settings."""
-        free = MAY_CHANGE - ({"num_server_rounds"} if self.participation.needs_rounds else set())
+        fixed = self.participation.needs_rounds or self.protection.private
+        free = MAY_CHANGE - ({"num_server_rounds"} if fixed else set())
         for item in fields(self):
             mine, others = getattr(self, item.name), getattr(other, item.name)
             if item.name not in free and mine not in (others, "auto"):
@@ -213,6 +227,11 @@ class RunConfig:
     def participation(self) -> Pattern:
         """The participation pattern with its parameters."""
         return PATTERNS.find(self.pattern)
+
+    @cached_property
+    def protection(self) -> Privacy:
+        """The privacy of the sums with its parameters."""
+        return PRIVACY.find(self.privacy)
 
     @property
     def group_sizes(self) -> dict[str, int]:

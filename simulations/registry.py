@@ -6,8 +6,6 @@ package announces by an entry point. ``package.module:Class``, with parameters a
 is a class that nobody has announced.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import math

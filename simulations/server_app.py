@@ -4,8 +4,6 @@ On Flower's simulation engine it runs an experiment with simulated participation
 it trains with the nodes that are really there.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import time

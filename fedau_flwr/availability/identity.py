@@ -9,37 +9,24 @@ from collections.abc import Iterable
 from math import inf
 from typing import Any
 
-from flwr.app import ConfigRecord, Context, Error, Message, MessageType, MetricRecord, RecordDict
+from flwr.app import ConfigRecord, Error, Message, MessageType, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 
 from fedau_flwr import _flower
+from fedau_flwr.client.identity import CLIENT_KEY, IDENTITY, IDENTITY_RECORD
 from fedau_flwr.server.forwarding import ForwardingGrid
+from fedau_flwr.server.reasons import sentence
 from fedau_flwr.server.roster import Roster
+from fedau_flwr.wire.requests import ROUND
 
 log = logging.getLogger("flwr.fedau")
 
-IDENTITY_RECORD = "fedau-identity"
-CLIENT_KEY = "partition-id"
 _ASK_AGAIN = (
     "MESSAGE_UNAVAILABLE",
     "REPLY_MESSAGE_UNAVAILABLE",
     "NODE_UNAVAILABLE",
     "CLIENT_APP_CRASHED",
 )
-
-
-def answer_identity(message: Message, context: Context) -> Message:
-    """Answer a query with the client number of this node, ``partition-id`` in its node config.
-
-    Register it with ``app.query()(answer_identity)``. An app that answers queries itself adds a
-    ``ConfigRecord`` or ``MetricRecord`` with the integer ``partition-id`` to its answer instead.
-    """
-    client = context.node_config.get(CLIENT_KEY)
-    if isinstance(client, bool) or not isinstance(client, int):
-        reason = f"`{CLIENT_KEY}` in its node config is {client!r} and must be its client number"
-        return Message(Error(_flower.ErrorCode.MOD_FAILED_PRECONDITION, reason), reply_to=message)
-    record = ConfigRecord({CLIENT_KEY: client})
-    return Message(RecordDict({IDENTITY_RECORD: record}), reply_to=message)
 
 
 class Identities:
@@ -50,6 +37,7 @@ class Identities:
         self._grid = grid
         self._clients = clients
         self._timeout = timeout
+        self._kinds = [MessageType.TRAIN, f"{MessageType.QUERY}.{IDENTITY}", MessageType.QUERY]
 
     def connected(self) -> list[int]:
         """Ask the nodes that are new, and return all that are known in the order of clients."""
@@ -62,11 +50,10 @@ class Identities:
         return [newest[client] for client in sorted(newest)]
 
     def _ask(self, nodes: list[int]) -> None:
-        question = RecordDict({IDENTITY_RECORD: ConfigRecord()})
-        queries = [Message(question, node, MessageType.QUERY, ttl=self._timeout) for node in nodes]
-        answers = self._grid.send_and_receive(queries, timeout=self._timeout)
+        """Ask one node first, since Flower logs a traceback for each that does not understand."""
+        found = self._numbers(nodes[:1]) | self._numbers(nodes[1:])
         taken = set(self.client_numbers.values())
-        for client, node in sorted((client, node) for node, client in self._read(answers)):
+        for client, node in sorted((client, node) for node, client in found.items()):
             if client in taken:
                 log.warning(
                     "Node %d takes the place of an earlier node of client %d.", node, client
@@ -78,23 +65,49 @@ class Identities:
             words = "%d of %d nodes did not say which client they are and are left out: node %d, …"
             log.warning(words, len(silent), len(nodes), silent[0])
 
-    def _read(self, answers: Iterable[Message]) -> Iterable[tuple[int, int]]:
+    def _numbers(self, nodes: list[int]) -> dict[int, int]:
+        """Return the numbers of those who answer, asked in the way that the first one understood.
+
+        Mods answer a train message; an app that has none for it may have a query.
+        """
+        failed: dict[int, Error] = {}
+        while nodes:
+            found, failed = self._read(self._answers(self._kinds[0], nodes))
+            if found or not failed or len(self._kinds) == 1 or _is_final(failed):
+                break
+            self._kinds = self._kinds[1:]
+        for node, error in failed.items():
+            raise _no_identity(node, error)
+        return found if nodes else {}
+
+    def _answers(self, kind: str, nodes: list[int]) -> Iterable[Message]:
+        # Mods of the app see the question as well, and may look for a config as others have it.
+        content = RecordDict({IDENTITY_RECORD: ConfigRecord(), "config": ConfigRecord({ROUND: 0})})
+        queries = [Message(content, node, kind, ttl=self._timeout) for node in nodes]
+        return self._grid.send_and_receive(queries, timeout=self._timeout)
+
+    def _read(self, answers: Iterable[Message]) -> tuple[dict[int, int], dict[int, Error]]:
+        """Return the client numbers of those who said it, and the errors of those who cannot."""
+        found: dict[int, int] = {}
+        failed: dict[int, Error] = {}
         for answer in answers:
             node = answer.metadata.src_node_id
             if answer.has_error():
-                if answer.error.code in [getattr(_flower.ErrorCode, n) for n in _ASK_AGAIN]:
-                    continue
-                raise _no_identity(node, answer.error)
+                if answer.error.code not in [getattr(_flower.ErrorCode, n) for n in _ASK_AGAIN]:
+                    failed[node] = answer.error
+                continue
             client = _client_number(answer.content)
             if client is None:
-                reason = f"its answer holds no integer `{CLIENT_KEY}`"
-                raise _no_identity(node, Error(_flower.ErrorCode.UNKNOWN, reason))
-            if not 0 <= client < self._clients:
+                reason = f"its answer holds no integer {CLIENT_KEY}"
+                failed[node] = Error(_flower.ErrorCode.UNKNOWN, reason)
+            elif not 0 <= client < self._clients:
                 raise ValueError(
                     f"Node {node} says that it is client {client}: "
                     f"the participation process has the clients 0 to {self._clients - 1}."
                 )
-            yield node, client
+            else:
+                found[node] = client
+        return found, failed
 
 
 def _client_number(content: RecordDict) -> int | None:
@@ -106,14 +119,18 @@ def _client_number(content: RecordDict) -> int | None:
     return None
 
 
+def _is_final(failed: dict[int, Error]) -> bool:
+    """Return whether a node understood the question, and has no number."""
+    return any(f"`{CLIENT_KEY}`" in (error.reason or "") for error in failed.values())
+
+
 def _no_identity(node: int, error: Error) -> ValueError:
-    # Ray puts a whole traceback into the reason; what happened is in its last line.
-    reason = (error.reason or "no reason given").strip().splitlines()[-1][:200]
-    if error.code == _flower.ErrorCode.MOD_FAILED_PRECONDITION:
+    reason = sentence(error.reason or "no reason given")
+    if _is_final({node: error}):
         return ValueError(f"Node {node} cannot say which client it is: {reason}.")
     return ValueError(
-        f"Node {node} did not say which client it is ({reason}): "
-        "add `app.query()(fedau_flwr.availability.answer_identity)` to the ClientApp."
+        f"Node {node} did not say which client it is ({reason}): where no FedAUMod answers, "
+        "the app needs `ClientApp(mods=[fedau_flwr.answer_identity, ...])`."
     )
 
 

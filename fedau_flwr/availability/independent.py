@@ -57,32 +57,68 @@ class Bernoulli(Independent):
 
 
 class Sine(Independent):
-    """``p_t = min(1, p·(1 + amplitude·sin(2π·t/period)))``: the mean is ``p`` below the cap.
+    """``p_t = min(1, p·(level + amplitude·sin(2π·t/period)))``: the mean is ``level·p``.
 
     Parameters
     ----------
     p : array of N numbers in (0, 1]
-        Mean participation probabilities.
+        Participation probabilities that are modulated.
     seed : int
         Seed of the path.
     amplitude : float
-        Relative swing, in [0, 1].
+        Swing relative to ``p``, from 0 to the level.
     period : int
         Rounds in a swing.
+    level : float
+        What ``p`` is multiplied by on average.
     """
 
     def __init__(
-        self, p: ArrayLike, seed: int, *, amplitude: float = 0.5, period: int = 100
+        self,
+        p: ArrayLike,
+        seed: int,
+        *,
+        amplitude: float = 0.5,
+        period: int = 100,
+        level: float = 1.0,
     ) -> None:
         super().__init__(p, seed)
-        check("amplitude", amplitude, 0 <= amplitude <= 1, "it must be in [0, 1]")
+        check("level", level, 0 < level < np.inf, "it must be above 0")
+        check("amplitude", amplitude, 0 <= amplitude <= level, f"it must be in [0, {level:g}]")
         self.amplitude = amplitude
         self.period = require_positive_integer("period", period)
+        self.level = level
 
     def probability_at(self, t: int) -> NDArray[np.float64]:
         """Return each client's probability to be there in round ``t``."""
-        swing = 1 + self.amplitude * np.sin(2 * np.pi * (t % self.period) / self.period)
+        swing = self.level + self.amplitude * np.sin(2 * np.pi * (t % self.period) / self.period)
         return np.asarray(np.minimum(1.0, self.p * swing))
+
+
+class InterleavedSine(Sine):
+    """As `Sine`, but a probability below ``least`` is 0: rare clients come at the crests alone.
+
+    The defaults are those of FedAWE's experiments.
+    """
+
+    def __init__(
+        self,
+        p: ArrayLike,
+        seed: int,
+        *,
+        amplitude: float = 0.3,
+        period: int = 20,
+        level: float = 0.7,
+        least: float = 0.1,
+    ) -> None:
+        super().__init__(p, seed, amplitude=amplitude, period=period, level=level)
+        check("least", least, 0 <= least <= 1, "it must be in [0, 1]")
+        self.least = least
+
+    def probability_at(self, t: int) -> NDArray[np.float64]:
+        """Return each client's probability to be there in round ``t``."""
+        p = super().probability_at(t)
+        return np.where(p < self.least, 0.0, p)
 
 
 class Staircase(Independent):

@@ -31,17 +31,7 @@ def participation_probabilities(
     seed : int or RandomState
         Seed of ``q``, or the generator to draw it from.
     """
-    shares = np.asarray(class_shares, dtype=np.float64)
-    if shares.ndim != 2 or shares.size == 0:
-        raise ValueError(
-            f"class_shares has the shape {shares.shape}: it must be [clients, classes]."
-        )
-    wrong = np.flatnonzero(~((shares >= 0).all(axis=1) & (abs(shares.sum(axis=1) - 1) < 1e-6)))
-    if wrong.size:
-        raise ValueError(
-            f"class_shares of client {wrong[0]} are not allowed: "
-            "they must be numbers of 0 or more that sum to 1."
-        )
+    shares = _as_shares(class_shares)
     check("concentration", concentration, 0 < concentration < np.inf, "it must be above 0")
     check("mean", mean, 0 < mean <= 1, "it must be in (0, 1]")
     check("floor", floor, 0 <= floor <= 1, "it must be in [0, 1]")
@@ -54,3 +44,39 @@ def participation_probabilities(
     q = generator.dirichlet(np.full(classes, concentration))
     lowest = max(floor, float(np.finfo(np.float64).tiny))
     return np.asarray(np.clip(classes * mean * (shares @ q), lowest, 1.0), dtype=np.float64)
+
+
+def uniform_class_probabilities(class_shares: ArrayLike, *, seed: int) -> NDArray[np.float64]:
+    """Return ``p_n = ⟨κ_n, φ⟩`` with a uniform weight per class, as in FedAWE's experiments.
+
+    ``φ`` is uniform on (0, 1) for the first half of the classes and on (0, 0.5) for the others.
+
+    Parameters
+    ----------
+    class_shares : array [N, C]
+        κ: the share of each class in each client's data; rows sum to 1.
+    seed : int
+        Seed of ``φ``.
+    """
+    shares = _as_shares(class_shares)
+    classes = shares.shape[1]
+    phi = Draws(seed, "uniform-class-probabilities").uniforms(0, classes)
+    phi[classes // 2 :] /= 2
+    lowest = float(np.finfo(np.float64).tiny)
+    return np.asarray(np.clip(shares @ phi, lowest, 1.0), dtype=np.float64)
+
+
+def _as_shares(class_shares: ArrayLike) -> NDArray[np.float64]:
+    """Return class shares [clients, classes], or raise ValueError."""
+    shares = np.asarray(class_shares, dtype=np.float64)
+    if shares.ndim != 2 or shares.size == 0:
+        raise ValueError(
+            f"class_shares has the shape {shares.shape}: it must be [clients, classes]."
+        )
+    wrong = np.flatnonzero(~((shares >= 0).all(axis=1) & (abs(shares.sum(axis=1) - 1) < 1e-6)))
+    if wrong.size:
+        raise ValueError(
+            f"class_shares of client {wrong[0]} are not allowed: "
+            "they must be numbers of 0 or more that sum to 1."
+        )
+    return shares

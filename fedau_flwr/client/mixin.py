@@ -10,10 +10,11 @@ import numpy as np
 from flwr.app import Context, Message
 
 from ..arrays import Arrays
-from ..weighting import FedAUWeighting, Weighting
+from ..weighting import Weighting
 from ..wire.dialects import numbered, reply_arrays
-from ..wire.requests import GROUP, Refusal
+from ..wire.requests import DELIVERY, GROUP, Refusal
 from .mod import FedAUMod, Importance
+from .reporting import reported
 from .transform import Transform
 
 
@@ -30,25 +31,27 @@ class FedAUMixin:
         def client_fn(context):
             return MyClient().with_context(context).to_client()
 
-    A `NumPyClient` is never shown the context in which it runs, hence `with_context`; the
-    strategy has to speak its records: ``FedAU(num_clients, numpy_clients=True)``.
+    A `NumPyClient` is never shown the context in which it runs, hence `with_context`.
 
     Attributes
     ----------
-    fedau_weighting : Weighting
-        How the client's history becomes its weight.
+    fedau_weighting : Weighting | None
+        How the client's history becomes its weight; None is FedAU's.
     fedau_importance : float | Callable[[Context], float]
         The client's `q·N/Γ` in a weighted objective.
     fedau_report : tuple[str, ...]
         Names of metrics that are sent along.
     fedau_transforms : tuple[type[Transform], ...]
         The client halves of methods of your own.
+    fedau_separation : int
+        Take part at most once in so many rounds.
     """
 
-    fedau_weighting: Weighting = FedAUWeighting()
+    fedau_weighting: Weighting | None = None
     fedau_importance: Importance = 1.0
     fedau_report: tuple[str, ...] = ()
     fedau_transforms: tuple[type[Transform], ...] = ()
+    fedau_separation: int = 1
     _fedau_context: Context | None = None
     _fedau_inside: bool = False
 
@@ -96,6 +99,9 @@ def _weighted_fit(fit: Callable[..., Any]) -> Callable[..., Any]:
                 f"`{type(self).__name__}(...).with_context(context).to_client()` from client_fn."
             )
         model = numbered(np.array(value) for value in parameters)
+        if DELIVERY in config:
+            _mod(self).receive(config, self._fedau_context, model)
+            return [], 1, {}
         metrics: dict[str, Any] = {}
 
         def train(start: Arrays) -> Arrays:
@@ -105,11 +111,11 @@ def _weighted_fit(fit: Callable[..., Any]) -> Callable[..., Any]:
             return numbered(np.asarray(value) for value in trained)
 
         parts, group = _mod(self).contribute(config, self._fedau_context, model, train)
-        reported = {name: metrics[name] for name in self.fedau_report if name in metrics}
+        sent = reported(metrics, self.fedau_report, config, "fedau_report = {} in the class")
         if group is not None:
-            reported[GROUP] = group
+            sent[GROUP] = group
         main, extra = reply_arrays(parts, model)
-        return [*main.values(), *extra.values()], 1, reported
+        return [*main.values(), *extra.values()], 1, sent
 
     return weighted
 
@@ -120,6 +126,7 @@ def _mod(self: FedAUMixin) -> FedAUMod:
         importance=self.fedau_importance,
         report=self.fedau_report,
         transforms=self.fedau_transforms,
+        separation=self.fedau_separation,
     )
 
 

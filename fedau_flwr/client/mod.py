@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from typing import Any
 
-from flwr.app import ConfigRecord, Context, Error, Message, MessageType, RecordDict
+from flwr.app import ConfigRecord, Context, Error, Message, MessageType
+from flwr.clientapp.mod import LocalDpMod
 
 from .. import _flower
 from .._log import log
 from ..arrays import Arrays
+from ..calling import caller
 from ..weighting import FedAUWeighting, Weighting
-from ..wire.dialects import NUMPY_METRICS, NUMPY_PARAMETERS, reply_content
+from ..wire.dialects import reply_content
 from ..wire.parts import Parts
 from ..wire.records import decode_all, encode
-from ..wire.requests import GROUP, LABEL_RECORD, Refusal, Request
+from ..wire.requests import GROUP, LABEL_RECORD, SECURE_RECORD, Refusal, Request
+from .apps import check_app
+from .delivery import confirmation, is_delivery, receive
+from .identity import answer_identity, asks_identity
 from .participant import Participant
+from .policy import NodePolicy
 from .preparation import Preparation
+from .reporting import metrics_of, reported
+from .separation import Resting, Separation
 from .state_directory import open_store
 from .store import Store
 from .transform import Transform
@@ -40,7 +49,8 @@ class FedAUMod:
     Parameters
     ----------
     weighting : Weighting (default: FedAUWeighting())
-        `UnitWeighting()` and `InverseProbabilityWeighting(p)` are the alternatives.
+        `UnitWeighting()` and `InverseProbabilityWeighting(p)` are the alternatives. With a
+        separation b the default has the cutoff max(50, 4b).
     importance : float | Callable[[Context], float] (default: 1.0)
         This client's `q·N/Γ` in a weighted objective `Σ q_n F_n / Γ`, multiplied to the update.
     report : tuple[str, ...] (default: ())
@@ -49,14 +59,21 @@ class FedAUMod:
         Where the client keeps its state, if neither of the two places below will do.
     transforms : Iterable[type[Transform]] (default: ())
         The client halves of methods of your own, for strategies that name them.
+    separation : int (default: 1)
+        Take part at most once in so many rounds, over all attempts and restarts of a training;
+        rounds that were answered count, whether the server counted them or not. The node config
+        says the same as ``fedau-separation``, and a server that relies on it says so in its
+        messages: the largest number holds.
+    participations : int | None (default: None)
+        Take part at most so many times in a training; ``fedau-participations`` in the node config.
 
     Notes
     -----
     Flower calls the first mod of a list last on the way back: put this one before mods that work
     on the trained model, and after those that work on what is sent, such as `SecureSumMod`.
 
-    State is kept in `Context.state`, or in the directory that the node config (in simulation,
-    the run config) names as ``fedau-state-dir``: a SuperNode forgets the former when it stops.
+    State is kept in `Context.state`, or in the directory that the node config names as
+    ``fedau-state-dir``: a SuperNode forgets the former when it stops.
     """
 
     def __init__(
@@ -67,17 +84,22 @@ class FedAUMod:
         report: tuple[str, ...] = (),
         store: Callable[[Context], Store] = open_store,
         transforms: Iterable[type[Transform]] = (),
+        separation: int = 1,
+        participations: int | None = None,
     ) -> None:
-        self._weighting = FedAUWeighting() if weighting is None else weighting
+        self._separation = Separation(separation, participations)
+        self._weighting = weighting
         self._importance = importance
         self._report = report
         self._store = store
         self._transforms = tuple(transforms)
-        if not isinstance(self._weighting, Weighting):
+        if weighting is not None and not isinstance(weighting, Weighting):
             raise ValueError(
                 f"weighting is {weighting!r}, but must be a weighting such as "
                 "FedAUWeighting(cutoff=50)."
             )
+        if weighting is not None:
+            self._separation.check_cutoff(weighting)
         if isinstance(report, str):
             raise ValueError(f"report is {report!r}, but must be a tuple of metric names.")
         if {"num-examples", "num_examples"} & {*report}:
@@ -92,20 +114,38 @@ class FedAUMod:
                 )
 
     def __call__(self, message: Message, context: Context, call_next: CallNext) -> Message:
-        """Handle one message; all but train messages pass through."""
-        if message.metadata.message_type.split(".")[0] != MessageType.TRAIN:
-            return call_next(message, context)
+        """Handle one message; all but train messages pass through, if the node's owner agrees."""
+        kind = message.metadata.message_type
         try:
-            return self._train(message, context, call_next)
+            if asks_identity(message):
+                NodePolicy.of(context).check_type(MessageType.QUERY)
+                return answer_identity(message, context)
+            if kind.split(".")[0] == MessageType.TRAIN:
+                return self._train(message, context, call_next)
+            NodePolicy.of(context).check_type(kind)
+            return call_next(message, context)
         except Refusal as refusal:
             return refuse(message, refusal)
 
     def _train(self, message: Message, context: Context, call_next: CallNext) -> Message:
+        if SECURE_RECORD in message.content:
+            raise Refusal(
+                "The server adds up securely, but nothing masks this client's contribution: put "
+                "SecureSumMod first, as in ClientApp(mods=[SecureSumMod(), FedAUMod()])."
+            )
+        if caller(LocalDpMod) is not None:
+            raise Refusal(
+                "LocalDpMod comes before FedAUMod and would take a weighted update for a model: "
+                "put it after, as in ClientApp(mods=[FedAUMod(), LocalDpMod(...)])."
+            )
         given, arrays = _only(message.content.array_records, "ArrayRecord", "train message")
         _, config = _only(message.content.config_records, "ConfigRecord", "train message")
         # Taken before the app runs: it may empty or change the message that it is given.
         config = ConfigRecord({**config})
         model = decode_all(arrays)
+        if is_delivery(message):
+            self.receive(config, context, model)
+            return confirmation(message)
         replies: list[Message] = []
 
         def train(start: Arrays) -> Arrays:
@@ -123,7 +163,9 @@ class FedAUMod:
         except _AppError as failure:
             return failure.reply
         name = next(iter(replies[0].content.array_records))
-        content = reply_content(name, model, parts, _reported(replies[0].content, self._report))
+        metrics = metrics_of(replies[0].content)
+        sent = reported(metrics, self._report, config, "FedAUMod(report={})")
+        content = reply_content(name, model, parts, sent)
         if group is not None:
             content[LABEL_RECORD] = ConfigRecord({GROUP: group})
         return Message(content, reply_to=message)
@@ -136,6 +178,9 @@ class FedAUMod:
         train: Callable[[Arrays], Arrays],
     ) -> tuple[Parts, str | None]:
         """Train and return the contribution, and the group label that goes with it if any."""
+        policy = NodePolicy.of(context)
+        policy.check_contribution()
+        check_app(policy)
         for key in config:
             if "clipping_norm" in key or "clipping-norm" in key:
                 raise Refusal(
@@ -144,7 +189,10 @@ class FedAUMod:
                 )
         request = Request.from_config(config)
         group = _group(request, context)
-        participant = Participant(self._store(context), self._weighting, self._transforms)
+        separation = Separation.from_config(config).with_own(self._separation)
+        separation = separation.with_own(Separation.from_config(context.node_config))
+        weighting = self._weighting or FedAUWeighting(separation.cutoff)
+        participant = Participant(self._store(context), weighting, self._transforms)
         if _weighting_now.get():
             raise Refusal(
                 "FedAUMod or FedAUMixin is applied twice to this client, so its update would be "
@@ -159,10 +207,15 @@ class FedAUMod:
                 importance=self._importance_in(context),
                 group=group,
                 preparation=Preparation.from_config(config),
+                separation=separation,
             )
         finally:
             _weighting_now.reset(token)
         return parts, group
+
+    def receive(self, config: Mapping[str, object], context: Context, arrays: Arrays) -> None:
+        """Keep what the server delivers after a round in which this client was counted."""
+        receive(self._store(context), Request.from_config(config), config, arrays)
 
     def _importance_in(self, context: Context) -> float:
         value = self._importance(context) if callable(self._importance) else self._importance
@@ -192,7 +245,7 @@ class _AppError(Exception):
 
 def refuse(message: Message, refusal: Refusal) -> Message:
     """Return the error reply for a message that a client will not answer."""
-    log.error("%s", refusal)
+    log.log(logging.DEBUG if isinstance(refusal, Resting) else logging.ERROR, "%s", refusal)
     error = Error(code=_flower.ErrorCode.MOD_FAILED_PRECONDITION, reason=str(refusal))
     return Message(error, reply_to=message)
 
@@ -202,14 +255,3 @@ def _only(records: Any, kind: str, where: str) -> tuple[str, Any]:
         raise Refusal(f"The {where} holds {len(records)} {kind}s, but must hold exactly one.")
     name = next(iter(records))
     return name, records[name]
-
-
-def _reported(content: RecordDict, report: tuple[str, ...]) -> dict[str, Any]:
-    """Return the metrics in `report`, from wherever the app put them."""
-    records: list[Any] = list(content.metric_records.values())
-    if NUMPY_PARAMETERS in content.array_records:
-        records = [content.config_records.get(NUMPY_METRICS, {})]
-    reported = {k: v for record in records for k, v in record.items() if k in report}
-    for name in {*report} - reported.keys():
-        log.warning("Metric %r is to be reported, but the app's reply does not hold it.", name)
-    return reported

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
 from .._log import log
 from ..arrays import Arrays, is_averaged, scaled, wire_dtype
+from ..statistics import named, without
 from ..weight_state import StateError, WeightState
 from ..weighting import Weighting
 from ..wire.parts import Parts
-from ..wire.requests import COUNTED, Refusal, Request
+from ..wire.requests import COUNTED, UNWEIGHTED, Refusal, Request
+from .answered import Answers, model_digest
 from .preparation import Preparation
+from .separation import Separation
 from .store import Store, Version
 from .transform import Memory, Transform, Turn, named_transform
 
@@ -50,6 +54,7 @@ class Participant:
         importance: float = 1.0,
         group: str | None = None,
         preparation: Preparation | None = None,
+        separation: Separation | None = None,
     ) -> Parts:
         """Train, and return what this client adds to the sum; its state is stored by then.
 
@@ -57,25 +62,61 @@ class Participant:
         """
         transform = named_transform(request.transform, self.transforms)
         with self.store.locked(request.training):
+            answers = self._answers(request, separation) if separation else None
             versions = self._load(request.training)
             settled = settle(versions, request, self.weighting, transform)
             weight = settled.state.weight if group is None else request.groups[group]
-            turn = Turn(request.round, weight, settled.counted, settled.memory)
+            turn = Turn(request.round, weight, settled.counted, settled.memory, model)
             start = transform.start(model, turn)
-            update = scaled(local_update(start, train(start)), importance)
-            parts = transform.contribute(update, turn)
+            trained = train(start)
+            update = local_update(start, trained)
+            measured = _unweighted(update, model, trained, request)
+            parts = transform.contribute(scaled(update, importance), turn)
             transform.check(parts)
+            if measured:
+                parts = {**parts, (first := transform.parts[0]): {**parts[first], **measured}}
             check_finite(parts)
             if preparation is not None:
                 parts = preparation.apply(parts, request)
-            pending = Version(request.round, request.attempt, request.client, settled.state)
+            if answers is not None:
+                masked = preparation is not None and preparation.grid is not None
+                answers = answers.added(request.round, model_digest(model) if masked else 0)
+                self.store.record(request.training, answers)
+            pending = Version(
+                request.round,
+                request.attempt,
+                request.client,
+                settled.state,
+                weighting=repr(self.weighting),
+            )
             if transform.remembers:
-                pending = replace(pending, memory=settled.memory, sent=parts)
+                recalled = parts if transform.recalled is None else transform.recalled
+                sent = without({part: parts[part] for part in recalled}, measured)
+                pending = replace(pending, memory=settled.memory, sent=sent)
             self.store.save(request.training, [*settled.kept, pending])
         return parts
 
+    def _answers(self, request: Request, separation: Separation) -> Answers:
+        """Return what was answered before, unless the client rests in this round."""
+        answers = self.store.answers(request.training)
+        if not self.store.durable:
+            _warn_of_forgetting()
+        separation.check(answers, request)
+        try:
+            separation.check_cutoff(self.weighting, warn=not answers.count)
+        except ValueError as error:
+            raise Refusal(str(error)) from None
+        return answers
+
     def _load(self, training: str) -> list[Version]:
         versions = self.store.load(training)
+        mine = repr(self.weighting)
+        for version in versions:
+            if version.weighting not in {None, mine}:
+                raise Refusal(
+                    f"The weighting is {mine}, but this training's state was made with "
+                    f"{version.weighting}: use that one, or remove the state."
+                )
         try:
             for version in versions:
                 self.weighting.check(version.state)
@@ -87,6 +128,14 @@ class Participant:
         return versions
 
 
+@cache
+def _warn_of_forgetting() -> None:
+    log.warning(
+        "This client keeps its rounds apart, but forgets them when its process ends: outside of a "
+        "simulation give it a directory, fedau-state-dir in the node config."
+    )
+
+
 def settle(
     versions: Sequence[Version],
     request: Request,
@@ -94,7 +143,7 @@ def settle(
     transform: Transform | None = None,
 ) -> Settled:
     """Bring a client's state up to the round that it is asked for."""
-    valid = [version for version in versions if _still_holds(version, request)]
+    valid = [version for version in versions if still_holds(version, request)]
     last = valid[-1] if valid else None
     if last is not None and last.attempt == request.attempt and request.round <= last.round:
         raise _stale(last, request)
@@ -111,10 +160,18 @@ def settle(
     if counted and counted >= pending:
         state = weighting.skip(state, counted - 1 - state.round)
         state = weighting.advance(state, True)
-        if transform is not None and last is not None and last.sent is not None:
-            memory = transform.remember(memory, last.sent)
+        if transform is not None:
+            memory = _remembered(transform, last) if counted == pending else {}
     state = weighting.skip(state, request.round - 1 - state.round)
     return Settled(state, counted, memory, _keep(valid, request.safe))
+
+
+def _remembered(transform: Transform, last: Version | None) -> Memory:
+    """Return the memory after a pending round that was counted."""
+    if last is None or last.sent is None:
+        return {}
+    memory = transform.remember(last.memory or {}, last.sent)
+    return memory if last.received is None else transform.receive(memory, last.received)
 
 
 def _stale(last: Version, request: Request) -> Refusal:
@@ -131,7 +188,7 @@ def _stale(last: Version, request: Request) -> Refusal:
 
 def _check_record(counted: int, pending: int, transform: Transform | None) -> None:
     """Warn about a record that ends before what the server counted, or refuse to go on."""
-    if transform is not None and transform.remembers:
+    if transform is not None and transform.remembers and not transform.may_forget:
         raise Refusal(
             f"{COUNTED} is {counted}, but this client's own record ends at {pending}: what "
             "it sent is still in the server's sum, so without it the client cannot take part "
@@ -145,7 +202,7 @@ def _check_record(counted: int, pending: int, transform: Transform | None) -> No
     )
 
 
-def _still_holds(version: Version, request: Request) -> bool:
+def still_holds(version: Version, request: Request) -> bool:
     """Return whether the model still contains what led to `version`.
 
     It does not if a later attempt started before it, or if its attempt died without a
@@ -179,6 +236,11 @@ def local_update(before: Arrays, after: Arrays) -> Arrays:
     update = {}
     for name, start in before.items():
         end = after[name]
+        if end.shape != start.shape and end.dtype == np.uint8 == start.dtype:
+            raise Refusal(
+                f"Array {name!r} holds bytes, {start.size} in the model and {end.size} in the "
+                "reply: a serialised model, such as boosted trees, cannot be summed."
+            )
         if end.shape != start.shape:
             raise Refusal(
                 f"Array {name!r} has shape {end.shape}, but must keep the model's {start.shape}."
@@ -193,6 +255,16 @@ def local_update(before: Arrays, after: Arrays) -> Arrays:
                 f"Array {name!r} has type {start.dtype}, but must be float, integer or bool."
             )
     return update
+
+
+def _unweighted(update: Arrays, model: Arrays, trained: Arrays, request: Request) -> Arrays:
+    """Take the statistics, which no method sees, out of an update; return how they changed."""
+    if any(position >= len(model) for position in request.unweighted):
+        raise Refusal(
+            f"{UNWEIGHTED} is {request.unweighted}, but must be positions of {len(model)} arrays."
+        )
+    names = [n for n in named(model, request.unweighted) if update.pop(n, None) is not None]
+    return local_update({n: model[n] for n in names}, {n: trained[n] for n in names})
 
 
 def check_finite(parts: Parts) -> None:

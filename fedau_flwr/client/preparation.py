@@ -8,10 +8,10 @@ remembers what it sent: under `MIFA` and `FedVARP` that memory has to agree with
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from math import isfinite
+from math import hypot, isfinite, sqrt
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,9 @@ from flwr.app import RecordDict
 
 from .._log import log
 from ..privacy.clipping import AdaptiveNorm, clip
+from ..privacy.generator import SecureGenerator
 from ..privacy.noise import share_std
-from ..wire.fixed_point import FixedPoint, Floats
+from ..wire.fixed_point import MIN_NOISE_STEPS, FixedPoint, Floats
 from ..wire.parts import Parts, scalar
 from ..wire.requests import Refusal, Request
 
@@ -44,6 +45,7 @@ class Preparation:
     grid: FixedPoint | None = None  # of a secure sum
     noise_std: float = 0.0  # on every value; only on a grid: a plain sum's is the server's to add
     bit_std: float | None = None  # noise on whether it was within the norm; None: do not tell
+    colluding: int = 0  # how many clients may know shares of the noise, as far as the server says
     seed: int | None = None  # makes rounding repeat from run to run; noise never does
 
     def __post_init__(self) -> None:
@@ -52,6 +54,8 @@ class Preparation:
                 raise ValueError(f"{name}={value} must be positive and finite.")
         if self.noise_std != 0 and not _positive(self.noise_std):
             raise ValueError(f"noise_std={self.noise_std} must be finite and not negative.")
+        if type(self.colluding) is not int or self.colluding < 0:
+            raise ValueError(f"colluding={self.colluding} must be an integer >= 0.")
         if self.seed is not None and (type(self.seed) is not int or self.seed < 0):
             raise ValueError(f"seed={self.seed} must be an integer >= 0.")
 
@@ -60,8 +64,9 @@ class Preparation:
         """Noise on the sum in units of the norm, less what telling the bit costs; 0 for none."""
         if self.norm is None or not self.noise_std:
             return 0.0
-        bit = 0.0 if self.bit_std is None else (2 * self.bit_std) ** -2
-        return float(((self.noise_std / self.norm) ** -2 + bit) ** -0.5)
+        if self.bit_std is None:
+            return self.noise_std / self.norm
+        return 1 / hypot(self.norm / self.noise_std, 0.5 / self.bit_std)
 
     def apply(self, parts: Parts, request: Request) -> Parts:
         """Return the contribution as it will enter the sum, exactly."""
@@ -72,6 +77,7 @@ class Preparation:
         if self.grid is None:
             return parts
         try:
+            self.check_grid()
             return self._on_grid(parts, self.grid, request)
         except ValueError as error:
             raise Refusal(f"The contribution cannot be rounded: {error}") from None
@@ -88,10 +94,9 @@ class Preparation:
         return {part: {n: next(values) for n in some} for part, some in parts.items()}, within
 
     def _on_grid(self, parts: Parts, grid: FixedPoint, request: Request) -> Parts:
-        self._check_range(grid)
         entropy = None if self.seed is None else (self.seed, request.round, request.client or 0)
         rounding = np.random.default_rng(entropy)
-        noise = np.random.default_rng()
+        noise = SecureGenerator()
         result: Parts = {part: {} for part in parts}
         clipped = 0
         for part, arrays in parts.items():
@@ -111,16 +116,28 @@ class Preparation:
             )
         return result
 
-    def _check_range(self, grid: FixedPoint) -> None:
+    def check_grid(self) -> None:
+        """Refuse noise that the grid cannot carry, and bits that are not on it."""
+        if self.grid is None:
+            return
+        grid = self.grid
         for what, most, std in (
             ("norm", self.norm or 0.0, self.noise_std),
             ("bit", 0.5, self.bit_std or 0.0),
         ):
+            if std and std < MIN_NOISE_STEPS * grid.step:
+                raise ValueError(
+                    f"noise of {std} must be at least four steps of the grid "
+                    f"({MIN_NOISE_STEPS * grid.step}); use more bits"
+                )
             if std and most + NOISE_TAIL * std > grid.value_range:
                 raise ValueError(
                     f"value_range={grid.value_range} must be at least {most + NOISE_TAIL * std}, "
                     f"the {what} and {NOISE_TAIL:g} standard deviations of its noise"
                 )
+        if self.bit_std is not None and grid.step > AdaptiveNorm.bit(True):
+            # Rounded up, one client would change the sum of the bits by more than it is charged.
+            raise ValueError(f"the grid's step of {grid.step} must be at most 1/2, as the bit is")
 
     def shared(self, survivors: int, colluding: int = 0) -> Preparation:
         """Return this with one client's share of the noise, enough for a sum over `survivors`.
@@ -130,6 +147,23 @@ class Preparation:
         share = partial(share_std, survivors=survivors, colluding=colluding)
         bit_std = self.bit_std and share(self.bit_std)
         return replace(self, noise_std=share(self.noise_std), bit_std=bit_std)
+
+    def fitted(self, size: int, survivors: Sequence[int]) -> Preparation:
+        """Return this with an adaptive norm that the grid holds, and the noise in proportion.
+
+        A norm that follows the contributions can leave what a fixed grid holds for good: beyond it
+        every client would have to refuse, and none be left to bring it back. `size` is that of the
+        vector, `survivors` has the fewest clients whose sum each client helps to unmask.
+        """
+        if self.grid is None or self.norm is None or self.bit_std is None or not self.noise_std:
+            return self
+        multiplier, step = self.noise_std / self.norm, self.grid.step
+        least, most = (sqrt(max(1, of(survivors) - self.colluding)) for of in (min, max))
+        highest = self.grid.value_range / (1 + NOISE_TAIL * multiplier / least)
+        # Half of the norm is enough for rounding.
+        lowest = max(MIN_NOISE_STEPS * step * most / multiplier, 2 * self.grid.rounding_error(size))
+        norm = min(max(self.norm, lowest * (1 + 1e-9)), highest * (1 - 1e-9))
+        return replace(self, norm=norm, noise_std=multiplier * norm)
 
     def announce(self, content: RecordDict) -> None:
         """Put this into the config of a train message, which is the one record of this kind."""

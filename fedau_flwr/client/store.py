@@ -18,6 +18,8 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context
 from ..arrays import Arrays
 from ..weight_state import StateError, WeightState, check_integer
 from ..wire.parts import UPDATE, Parts
+from ..wire.requests import Refusal
+from .answered import Answers
 from .transform import Memory
 
 VERSION = 2
@@ -25,7 +27,9 @@ LAST = "last"
 """What version 1, which knew a single memory, is read as."""
 
 Kept = dict[str, dict[str, Arrays]]
-"""The arrays of a version: its memory and what it sent, each by name."""
+"""The arrays of a version: its memory, what it sent and what it received, each by name."""
+DELIVERED = "delivered"
+"""Name of the one group of arrays that a version received."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,6 +42,8 @@ class Version:
     state: WeightState  # the history up to, not including, `round`
     memory: Memory | None = None  # before `round`; None under a method that has none
     sent: Parts | None = None  # from which the next memory is made once it is counted
+    received: Arrays | None = None  # what the server delivered after `round`
+    weighting: str | None = None  # that made `state`; None if that is not known
 
     def __post_init__(self) -> None:
         check_integer("round", self.round, 1)
@@ -53,11 +59,21 @@ class Version:
         """Return the arrays of this version by their field, if it has any."""
         if self.memory is None or self.sent is None:
             return {}
-        return {"memory": self.memory, "sent": self.sent}
+        received = {} if self.received is None else {"received": {DELIVERED: self.received}}
+        return {"memory": self.memory, "sent": self.sent, **received}
+
+    def holding(self, kept: Kept) -> Version:
+        """Return this version with what `arrays` returned."""
+        received = kept.get("received", {}).get(DELIVERED)
+        memory, sent = kept.get("memory", {}), kept.get("sent", {})
+        return replace(self, memory=memory, sent=sent, received=received)
 
 
 class Store(ABC):
     """Keeps the versions of one client."""
+
+    durable = True
+    """Whether what is kept outlasts the process."""
 
     @contextmanager
     def locked(self, training: str) -> Iterator[None]:
@@ -72,6 +88,16 @@ class Store(ABC):
     def save(self, training: str, versions: Sequence[Version]) -> None:
         """Replace all versions at once."""
 
+    def answers(self, training: str) -> Answers:
+        """Return which rounds of `training` the client has answered, over all attempts."""
+        raise Refusal(
+            f"{type(self).__name__} keeps no record of answered rounds: use a store that does."
+        )
+
+    def record(self, training: str, answers: Answers) -> None:
+        """Keep `answers`, which has to be safe before a reply leaves."""
+        self.answers(training)
+
 
 def versions_to_json(training: str, versions: Sequence[Version]) -> str:
     """Return everything but the arrays of `versions` as JSON."""
@@ -82,6 +108,7 @@ def versions_to_json(training: str, versions: Sequence[Version]) -> str:
             "client": version.client,
             "state": version.state.to_dict(),
             "memory": version.memory is not None,
+            "weighting": version.weighting,
         }
         for version in versions
     ]
@@ -107,10 +134,16 @@ def versions_from_json(
     versions = []
     for entry in entries:
         state = WeightState.from_dict(entry.get("state"))
-        version = Version(entry.get("round"), entry.get("attempt"), entry.get("client"), state)
+        version = Version(
+            entry.get("round"),
+            entry.get("attempt"),
+            entry.get("client"),
+            state,
+            weighting=entry.get("weighting"),
+        )
         if entry.get("memory"):
             kept = _nested(arrays(version.round, version.attempt), content["version"])
-            version = replace(version, memory=kept["memory"], sent=kept["sent"])
+            version = version.holding(kept)
         versions.append(version)
     return versions
 
@@ -127,14 +160,14 @@ def flattened(kept: Kept) -> Arrays:
 
 def _nested(stored: Arrays, version: int) -> Kept:
     """Undo `flattened`; version 1 had one memory and one part, which had no names."""
-    kept: Kept = {"memory": {}, "sent": {}}
+    kept: Kept = {"memory": {}, "sent": {}, "received": {}}
     for key, value in stored.items():
         kind, _, rest = key.partition("/")
         if version == 1:
             rest = f"{LAST if kind == 'memory' else UPDATE}/{rest}"
         group, _, name = rest.partition("/")
         if kind not in kept:
-            raise StateError("array", key, "of the memory or of what was sent")
+            raise StateError("array", key, "of the memory, or sent or received")
         kept[kind].setdefault(group, {})[name] = value
     return kept
 
@@ -146,8 +179,10 @@ class ContextStore(Store):
     `save` therefore assigns both records in one go, when everything else has succeeded.
     """
 
+    durable = False
     RECORD = "fedau"
     ARRAYS = "fedau.arrays"
+    ANSWERED = "fedau.answered"
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -175,3 +210,19 @@ class ContextStore(Store):
             {"training": training, "versions": versions_to_json(training, versions)}
         )
         self._context.state[self.ARRAYS] = ArrayRecord(arrays)
+
+    def answers(self, training: str) -> Answers:
+        """Return what was answered; a SuperNode that stops forgets it."""
+        record = self._context.state.config_records.get(self.ANSWERED, ConfigRecord())
+        text = record.get(training)
+        return Answers() if text is None else Answers.from_json(str(text), training)
+
+    def record(self, training: str, answers: Answers) -> None:
+        """Keep `answers` in place of those of another training."""
+        record = self._context.state.config_records.get(self.ANSWERED, ConfigRecord())
+        # What follows a dot tells records of one training apart.
+        name = training.partition(".")[0]
+        same = {key: text for key, text in record.items() if key.partition(".")[0] == name}
+        self._context.state[self.ANSWERED] = ConfigRecord(
+            {**same, training: answers.to_json(training)}
+        )

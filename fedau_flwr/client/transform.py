@@ -5,8 +5,6 @@ The train message names the transform and its parameters; a client knows those o
 those that it was given, so that its line stays ``FedAUMod()`` for all methods.
 """
 
-from __future__ import annotations
-
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -34,19 +32,23 @@ class Turn:
         The last round in which the client was counted, as far as is known; 0 if there is none.
     memory : Memory
         What `remember` returned when the client was last counted, by name; empty at first.
+    model : Arrays
+        The model that came with the request.
     """
 
     round: int
     weight: float
     counted: int = 0
     memory: Memory = field(default_factory=dict)
+    model: Arrays = field(default_factory=dict)
 
 
 class Transform(ABC):
     """Makes what a client sends from its update, its weight and its memory.
 
     A transform with parameters is a frozen dataclass; their values travel as JSON. One that
-    remembers something sets `remembers` and overrides `remember`.
+    remembers something sets `remembers` and overrides `remember`; one whose strategy delivers
+    something after a round overrides `receive` as well.
 
     Attributes
     ----------
@@ -58,12 +60,19 @@ class Transform(ABC):
         The parts of one value that follow them.
     remembers : bool
         Whether the client keeps a memory.
+    recalled : tuple[str, ...] | None
+        The parts that `remember` needs of what was sent, which are kept until then; None for all.
+    may_forget : bool
+        Whether a client that lost its memory may go on without it: the server's own state does not
+        depend on it.
     """
 
     name: ClassVar[str]
     parts: ClassVar[tuple[str, ...]] = (UPDATE,)
     scalars: ClassVar[tuple[str, ...]] = ()
     remembers: ClassVar[bool] = False
+    recalled: ClassVar[tuple[str, ...] | None] = None
+    may_forget: ClassVar[bool] = False
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -84,6 +93,13 @@ class Transform(ABC):
         """Return the memory once the round of `sent` is known to be counted.
 
         `sent` is what really left the client: clipped, and rounded to the grid of a secure sum.
+        """
+        return memory
+
+    def receive(self, memory: Memory, delivered: Arrays) -> Memory:
+        """Return the memory with what the server delivered after the round, if that arrived.
+
+        `memory` is what `remember` returned for the same round.
         """
         return memory
 

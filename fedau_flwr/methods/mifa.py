@@ -37,7 +37,7 @@ class UpdateChange(Transform):
 class MemoryStrategy(SumStrategy):
     """Keeps the mean of what all clients have sent, those that never came included."""
 
-    transform = UpdateChange()
+    transform: Transform = UpdateChange()
 
     def __init__(self, num_clients: int, **options: Any) -> None:
         super().__init__(num_clients, **options)

@@ -42,7 +42,9 @@ class BufferedToeplitz:
 
     def coefficients(self, rounds: int) -> Vector:
         """Return the first column of C."""
-        return _geometric(np.asarray(self.scales), np.asarray(self.decays), rounds)
+        found = _geometric(np.asarray(self.scales), np.asarray(self.decays), rounds)
+        # They never increase, but where they hardly fall, the last bits may.
+        return np.maximum.accumulate(found[::-1])[::-1]
 
     def inverse_parameters(self) -> tuple[Vector, Vector]:
         """Return the scales and decays of C⁻¹, which is of the same form; its scales are negative.

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ..client.separation import Separation
 from .budget import PrivacyBudget
 from .clipping import AdaptiveNorm
 from .noise import sum_std
@@ -24,7 +25,8 @@ class GaussianPrivacy:
     noise_multiplier : float
         Standard deviation of the noise on the sum, in units of the norm.
     budget : PrivacyBudget | None (default: None)
-        The (ε, δ) that the training must keep; it stops before the round that would exceed it.
+        The (ε, δ) that the training must keep; it stops before the round that would exceed it. One
+        with a separation has clients take part at most once in so many rounds.
 
     Notes
     -----
@@ -44,6 +46,7 @@ class GaussianPrivacy:
         self._norm = 0.0 if isinstance(norm, AdaptiveNorm) else norm
         self.noise_multiplier = noise_multiplier
         self.budget = budget
+        self.separation = budget.separation if budget else Separation()
         sum_std(noise_multiplier, self.norm)
         self._multiplier = noise_multiplier
         if self.adaptive:
@@ -81,10 +84,10 @@ class GaussianPrivacy:
             return int(self.budget.allows(self.noise_multiplier))
         return min(wanted, self.budget.rounds(self.noise_multiplier))
 
-    def released(self, noisy_bits: float | None, clients: int) -> None:
+    def released(self, noisy_bits: float | None, clients: int, server_round: int) -> None:
         """Account for a sum that was released, and adapt the norm."""
         if self.budget is not None:
-            self.budget.charge(self.noise_multiplier)
+            self.budget.charge(self.noise_multiplier, server_round)
         if self.adaptive is not None and noisy_bits is not None:
             self.adaptive = self.adaptive.update(noisy_bits, clients)
 

@@ -5,8 +5,8 @@ server adds it. With a secure sum the clients do, so that nobody ever holds the 
 each adds a share large enough for the smallest sum that can be unmasked. A sum over more clients
 carries more noise than promised, never less.
 
-The generators are numpy's, seeded from the system: good noise, but not meant to withstand someone
-who sees some of its output. In a sum, nobody does.
+Clients draw their shares from a cryptographic generator, as discrete Gaussians on the grid of the
+sum (`FixedPoint.add_noise`). `add_noise` here takes any generator of numpy, for experiments.
 """
 
 from collections.abc import Sequence

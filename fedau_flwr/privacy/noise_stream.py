@@ -87,6 +87,8 @@ class NoiseStream:
         self.std = std
         self.step = step_of(std)
         self._matrix = matrix
+        self.noise = np.zeros(0, np.int32)
+        """The noise of the last release, in steps."""
         self._generator = generator or SecureGenerator()
         self._memory: NoiseMemory | None = None
 
@@ -105,11 +107,13 @@ class NoiseStream:
         memory = self._memory or self._new_memory(len(flat))
         if memory.values.shape[1] != len(flat):
             raise ValueError(f"sums have {len(flat)} values, but must have as many as before.")
+        self.noise = np.empty(len(flat), np.int32)
         for start in range(0, len(flat), _PART):
             part = slice(start, start + _PART)
             noise = self._rounded(memory.recall(part))
             memory.remember(part, noise)
             flat[part] += noise
+            self.noise[part] = noise
         memory.advance()
         self._memory = memory
         flat *= self.step
@@ -119,6 +123,22 @@ class NoiseStream:
             name: piece.reshape(np.shape(array)).astype(array.dtype)
             for (name, array), piece in zip(sums.items(), pieces, strict=True)
         }
+
+    def repeat(self, noise: NDArray[np.int32] | None) -> None:
+        """Remember the noise of a round that an earlier process released; None for no release.
+
+        A round without a release has no noise. The others then have ``C_SS⁻¹ z``, with the rows and
+        columns of C for the rounds S that were released: a part of C, whose sensitivity is at most
+        that of C.
+        """
+        if noise is None:
+            if self._memory is None:
+                return
+            noise = np.zeros(self._memory.values.shape[1], np.int32)
+        memory = self._memory or self._new_memory(len(noise))
+        memory.remember(slice(None), noise.astype(np.float64))
+        memory.advance()
+        self._memory = memory
 
     def state_dict(self) -> dict[str, Any]:
         """Return the round and the memory itself, not a copy: it changes with the next release."""

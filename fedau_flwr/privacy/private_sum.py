@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from flwr.app import Message
 
+from .._log import log
 from ..client.preparation import WITHIN, Preparation
 from ..server.summation import Round, Sum, Summation
 from ..wire.parts import SCALAR, Parts
 from .noise_stream import NoiseStream, guarded_std
+from .outsiders import OutsidersView
+from .spent import log_spent
 
 if TYPE_CHECKING:
     from .gaussian import GaussianPrivacy
@@ -26,7 +30,9 @@ class PrivateSum(Summation):
         summation.check_noise(privacy.norm, privacy.sum_std, privacy.bit_std)
         self.inner = summation
         self.privacy = privacy
+        self.outside = OutsidersView()
         self.secure = summation.secure
+        self.separation = privacy.separation
         self.scalars = (*summation.scalars, *((WITHIN,) if privacy.adaptive else ()))
 
     def __repr__(self) -> str:
@@ -41,21 +47,55 @@ class PrivateSum(Summation):
         preparation = Preparation(
             norm=self.privacy.norm, noise_std=self.privacy.sum_std, bit_std=self.privacy.bit_std
         )
+        self.inner.norm = self.privacy.norm
         for message in messages:
             preparation.announce(message.content)
-        return self.inner.open(this, messages)
+        chosen = self.inner.open(this, messages)
+        if chosen and self.privacy.adaptive is not None:
+            # It is what the grid of a secure sum can hold in this round.
+            config = next(iter(chosen[0].content.config_records.values()))
+            norm = Preparation.from_config(config).norm or self.privacy.norm
+            self.privacy.adaptive = replace(self.privacy.adaptive, norm=norm)
+        return chosen
 
     def close(self, this: Round, replies: list[Message]) -> Sum:
         """Add up, with noise; account for it before anybody sees the sum."""
         result = self.inner.close(this, replies)
         if result.parts is None:
+            if result.exposed:
+                # Whoever has masked vectors may have their sum, whatever we see of it.
+                self.privacy.released(None, 0, this.number)
+            elif self.privacy.budget is not None:
+                self.privacy.budget.pass_by(this.number)
+            result.spent = self.privacy.budget.report() if self.privacy.budget else {}
             return result
         if not self.secure:
             result.parts = self._noisy(result.parts)
         bits = result.parts.pop(WITHIN, None)
         noisy = None if bits is None else float(bits[SCALAR])
-        self.privacy.released(noisy, len(result.clients))
+        self.privacy.released(noisy, len(result.clients), this.number)
+        self.outside.charge(self.privacy.noise_multiplier, len(result.nodes), self.inner.colluding)
+        if (budget := self.privacy.budget) is not None:
+            result.spent = log_spent(budget.report(), budget.epsilon, budget.delta)
+            if self.secure and (spent := self.spent()):
+                log.info("Privacy: ε = %.4g to outsiders, %.4g to participants.", *spent)
         return result
+
+    def spent(self) -> tuple[float, float] | None:
+        """Return the ε so far to those who see the models only, and to participants as well.
+
+        A participant knows its own share of split noise, and ``colluding`` of them theirs. None
+        without a budget, whose δ it takes.
+        """
+        budget = self.privacy.budget
+        if budget is None:
+            return None
+        # Counted round by round, which minimum separation can only make smaller.
+        return min(self.outside.epsilon(budget.delta), budget.spent), budget.spent
+
+    def metrics(self) -> dict[str, float]:
+        """Return what the sum itself has to say."""
+        return self.inner.metrics()
 
     def _noisy(self, parts: Parts) -> Parts:
         size = sum(value.size for arrays in parts.values() for value in arrays.values())
@@ -65,9 +105,14 @@ class PrivateSum(Summation):
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a checkpoint needs."""
-        return {**self.inner.state_dict(), **self.privacy.state_dict()}
+        return {
+            **self.inner.state_dict(),
+            **self.privacy.state_dict(),
+            "outside": self.outside.state(),
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint."""
         self.inner.load_state_dict(state)
         self.privacy.load_state_dict(state)
+        self.outside.restore(state.get("outside", {}))

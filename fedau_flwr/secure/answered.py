@@ -1,51 +1,61 @@
-"""A record of what a client has answered, which all of its processes see.
+"""What a client has answered under a mask, which all of its processes and attempts see.
 
 A client's state travels with Flower's `Context`, of which several processes can hold the same
-copy. A place in the protocol that was answered once is passed for good: the file holds the last
-one, and only a later one can be recorded.
+copy; and a resumed server asks for a round again. Local training repeats itself, so two sums of
+the same round over clients that differ in one give that one's update away. Hence two records, both
+in the store of answered rounds:
+
+- an exchange of a round is answered once in an attempt, and none before it afterwards;
+- a round is answered once in a training without noise of the client's own, over all attempts.
 """
 
-import fcntl
-import os
-from pathlib import Path
+from collections.abc import Mapping
 
+from ..client.store import Store
+from ..wire.requests import COUNTED, Request
 from .message import Exchange, RefusalError, RoundId, require
 
-_FILE = "secure-answered"
-_MOST_BYTES = 200
+ENOUGH_NOISE = 0.5
+"""The noise multiplier from which on a contribution has noise of its own to speak of, unless the
+client has a minimum of its own: the server's word alone must not be enough to be asked again."""
 
 
-def record_answer(folder: Path, current: RoundId, exchange: Exchange) -> None:
-    """Record an answer before it leaves, or refuse since it or a later one has left.
-
-    `folder` is where the client keeps its state of the training.
-    """
-    place = (current.attempt, current.round, list(Exchange).index(exchange))
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder / _FILE, os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise RefusalError(
-            f"fedau-state-dir must be a directory that can be written to ({error.strerror})"
-        ) from None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+def record_exchange(store: Store, current: RoundId, exchange: Exchange) -> None:
+    """Record an answer before it leaves, or refuse since it or a later one has left."""
+    place, attempt = list(Exchange).index(exchange), f"{current.run}.{current.attempt}"
+    with store.locked(attempt):
+        answers = store.answers(attempt)
+        passed = answers.last > current.round or answers.has(current.round, place)
         again = f"the exchange '{exchange}' of round {current.round} was already answered"
-        require(_last(handle) < place, again)
-        text = " ".join(f"{number:020d}" for number in place)
-        # Always of the same length, so that no longer text shines through.
-        os.pwrite(handle, text.encode(), 0)
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        require(not passed, again)
+        store.record(attempt, answers.added(current.round, place))
 
 
-def _last(handle: int) -> tuple[int, ...]:
-    text = os.pread(handle, _MOST_BYTES, 0)
-    if not text:
-        return (0, 0, 0)
-    try:
-        attempt, number, exchange = (int(part) for part in text.split())
-    except ValueError:
-        raise RefusalError(f"the record of answers in '{_FILE}' is damaged") from None
-    return attempt, number, exchange
+def check_round(store: Store, current: RoundId) -> None:
+    """Refuse to begin a round that was answered without noise, in whatever attempt."""
+    if store.answers(_without_noise(current)).near(current.round, 1):
+        raise RefusalError(
+            f"round {current.round} of this training was already answered under a mask; without "
+            "noise of its own a contribution is not sent twice"
+        )
+
+
+def check_config(config: Mapping[str, object], current: RoundId) -> None:
+    """Refuse to train for a round under the name of another, which may not have been answered."""
+    # Which round each client of a host was last counted in is a list.
+    request = Request.from_config({key: v for key, v in config.items() if key != COUNTED})
+    same = RoundId(request.training, request.attempt, request.round) == current
+    require(same, "the train message belongs to another round than its shares")
+
+
+def record_round(store: Store, current: RoundId) -> None:
+    """Record a contribution without noise before it leaves; one round has one of them."""
+    training = _without_noise(current)
+    with store.locked(training):
+        check_round(store, current)
+        store.record(training, store.answers(training).added(current.round, 0))
+
+
+def _without_noise(current: RoundId) -> str:
+    # No training has a dot in its name.
+    return f"{current.run}.masked"

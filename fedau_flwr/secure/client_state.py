@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Self
 
+from .cohort import Terms
 from .message import RoundId
 
 
@@ -20,6 +21,7 @@ class Stage(StrEnum):
     DEALT = "shares dealt"
     READY = "ready to mask"
     MASKED = "masked"
+    AGREED = "survivors signed"
     OVER = "over"
 
 
@@ -27,53 +29,55 @@ class Stage(StrEnum):
 class ClientState:
     """The secrets of the current round, and which round that is.
 
-    `seed_shares` holds the client's share of its own seed first and then those of `active`,
-    `key_shares` those of `active`.
+    Clients are named by their places in the cohort. `seed_shares` are the client's share of its
+    own seed and then those of `held`, `key_shares` those of `held`, `pair_keys` the keys of the
+    masks that it has in common with `partners`.
     """
 
-    round_id: RoundId | None = None
+    terms: Terms | None = None
     stage: Stage = Stage.IDLE
-    threshold: int = 0
     share_private: bytes = b""
     mask_private: bytes = b""
     seed: bytes = b""
-    peers: list[int] = field(default_factory=list)
-    share_keys: list[bytes] = field(default_factory=list)
-    mask_keys: list[bytes] = field(default_factory=list)
-    active: list[int] = field(default_factory=list)
+    transcript: bytes = b""
+    cohort: int = 0
+    me: int = 0
+    threshold: int = 0
+    names: str = ""
+    public_keys: bytes = b""
+    drawn: list[int] = field(default_factory=list)
+    dealers: bytes = b""
+    held: list[int] = field(default_factory=list)
     spoiled: list[int] = field(default_factory=list)
-    seed_shares: list[bytes] = field(default_factory=list)
-    key_shares: list[bytes] = field(default_factory=list)
+    seed_shares: bytes = b""
+    key_shares: bytes = b""
+    partners: list[int] = field(default_factory=list)
+    pair_keys: bytes = b""
+    survivors: bytes = b""
 
     def to_bytes(self) -> bytes:
         """Serialise."""
-        record = vars(self) | (vars(self.round_id) if self.round_id else {})
-        del record["round_id"]
+        record = {key: value for key, value in vars(self).items() if value and key != "terms"}
+        if self.terms is not None:
+            hashes = [self.terms.model, self.terms.config, self.terms.roster]
+            record |= {**vars(self.terms.round_id), "hashes": b"".join(hashes)}
         return json.dumps({key: _to_json(value) for key, value in record.items()}).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """Read what `to_bytes` wrote."""
         record = {key: _from_json(*typed) for key, typed in json.loads(data).items()}
-        round_id = None
+        terms = None
         if "run" in record:
             round_id = RoundId(*(record.pop(key) for key in ("run", "attempt", "round")))
-        return cls(round_id=round_id, **record | {"stage": Stage(record["stage"])})
+            hashes = record.pop("hashes")
+            terms = Terms(round_id, hashes[:32], hashes[32:64], hashes[64:])
+        return cls(terms=terms, **record | {"stage": Stage(record["stage"])})
 
 
 def _to_json(value: Any) -> tuple[str, Any]:
-    if isinstance(value, bytes):
-        return "bytes", value.hex()
-    if isinstance(value, list) and value and isinstance(value[0], bytes):
-        return "blobs", [item.hex() for item in value]
-    return "plain", value
+    return ("bytes", value.hex()) if isinstance(value, bytes) else ("plain", value)
 
 
 def _from_json(kind: str, value: Any) -> Any:
-    if kind == "bytes":
-        return bytes.fromhex(value)
-    if kind == "blobs":
-        return [bytes.fromhex(item) for item in value]
-    if isinstance(value, int | str | list):
-        return value
-    raise ValueError("the stored state of a secure round is damaged")
+    return bytes.fromhex(value) if kind == "bytes" else value

@@ -1,23 +1,17 @@
-"""Key agreement, key derivation, sealing, sharing and masks.
+"""Key agreement, key derivation, sealing, commitments and masks.
 
-X25519 agrees on a secret, HKDF-SHA256 turns it into a key for one purpose, one round and one pair
-of clients, AES-256-GCM seals what one client sends to another through the server, and the key
+X25519 agrees on a secret, HKDF-SHA256 turns it into a key for one purpose and one place in the
+protocol, AES-256-GCM seals what one client sends to another through the server, and the key
 stream of AES-256 in counter mode is a mask. Every mask has a key of its own, so the counter starts
 at zero. With AES instructions it costs 0.4 ms for 551,786 words of 32 bits, half of ChaCha20.
-
-pycryptodome shares 16 bytes over GF(2^128) (Shamir); a secret of 32 bytes is two of them, shared
-with independent polynomials at the same points. Its `combine` interpolates through whatever it is
-given: too few shares yield an unrelated value without an error, and more than needed cost time,
-so exactly `threshold` of them are passed here.
 """
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from enum import Enum
 
 import numpy as np
-from Crypto.Protocol.SecretSharing import Shamir
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers import Cipher
@@ -29,28 +23,29 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from ..wire.fixed_point import Ring
 from .message import KEY_BYTES, RefusalError
+from .shamir import random_secret
 
-HALF = KEY_BYTES // 2
 BLOCK_BYTES = 16
 NONCE_BYTES = 12
 SEAL_BYTES = NONCE_BYTES + 16
+_ANY_PRIVATE = X25519PrivateKey.from_private_bytes(bytes(KEY_BYTES))
 
 
 class Purpose(Enum):
     """What a derived value is for; no two purposes can ever share a key."""
 
-    SHARE_SEALING = b"fedau-flwr/secure/1/share-sealing/"
-    PAIRWISE_MASK = b"fedau-flwr/secure/1/pairwise-mask/"
-    SELF_MASK = b"fedau-flwr/secure/1/self-mask/"
-    SEED_COMMITMENT = b"fedau-flwr/secure/1/seed-commitment/"
-    SEED_SHARE = b"fedau-flwr/secure/1/seed-share/"
-    KEY_SHARE = b"fedau-flwr/secure/1/key-share/"
+    SHARE_SEALING = b"fedau-flwr/secure/2/share-sealing/"
+    PAIRWISE_MASK = b"fedau-flwr/secure/2/pairwise-mask/"
+    SELF_MASK = b"fedau-flwr/secure/2/self-mask/"
+    SEED_COMMITMENT = b"fedau-flwr/secure/2/seed-commitment/"
+    SEED_SHARE = b"fedau-flwr/secure/2/seed-share/"
+    KEY_SHARE = b"fedau-flwr/secure/2/key-share/"
 
 
 def generate() -> tuple[bytes, bytes]:
-    """Return a fresh private key and its public key."""
-    private = X25519PrivateKey.generate()
-    return private.private_bytes_raw(), private.public_key().public_bytes_raw()
+    """Return a fresh private key, which can be shared, and its public key."""
+    private = random_secret()
+    return private, public_of(private)
 
 
 def public_of(private: bytes) -> bytes:
@@ -61,7 +56,7 @@ def public_of(private: bytes) -> bytes:
 def check_public(public: bytes) -> None:
     """Refuse a public key with which nobody could agree on a secret."""
     # Any private key will do: a point of low order yields zero with all of them.
-    _exchange(bytes(KEY_BYTES), public)
+    _exchange(_ANY_PRIVATE, public)
 
 
 def derive(secret: bytes, purpose: Purpose, binding: bytes) -> bytes:
@@ -71,16 +66,20 @@ def derive(secret: bytes, purpose: Purpose, binding: bytes) -> bytes:
     ).derive(secret)
 
 
-def agree(private: bytes, public: bytes, purpose: Purpose, binding: bytes) -> bytes:
-    """Derive the key that the owners of both keys share."""
-    return derive(_exchange(private, public), purpose, binding)
+class Agreement:
+    """Agrees with the owners of public keys, by one private key."""
+
+    def __init__(self, private: bytes) -> None:
+        self._private = X25519PrivateKey.from_private_bytes(private)
+
+    def key(self, public: bytes, purpose: Purpose, binding: bytes) -> bytes:
+        """Derive the key that the owners of both keys share."""
+        return derive(_exchange(self._private, public), purpose, binding)
 
 
-def _exchange(private: bytes, public: bytes) -> bytes:
+def _exchange(private: X25519PrivateKey, public: bytes) -> bytes:
     try:
-        return X25519PrivateKey.from_private_bytes(private).exchange(
-            X25519PublicKey.from_public_bytes(public)
-        )
+        return private.exchange(X25519PublicKey.from_public_bytes(public))
     except ValueError:
         # The library rejects keys of low order, for which the shared secret is known to all.
         raise RefusalError("a public key is not a valid X25519 key") from None
@@ -103,26 +102,6 @@ def unseal(key: bytes, sealed: bytes, binding: bytes) -> bytes:
         return AESGCM(key).decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], binding)
     except (InvalidTag, ValueError):
         raise RefusalError("a sealed share is not authentic for this round and sender") from None
-
-
-def split(secret: bytes, threshold: int, holders: int) -> list[bytes]:
-    """Split `secret` so that any `threshold` of the `holders` shares give it back."""
-    if len(secret) != KEY_BYTES or not 2 <= threshold <= holders:
-        raise ValueError(f"cannot share {len(secret)} bytes {threshold}-out-of-{holders}")
-    low = Shamir.split(threshold, holders, secret[:HALF], ssss=False)
-    high = Shamir.split(threshold, holders, secret[HALF:], ssss=False)
-    return [a + b for (_, a), (_, b) in zip(low, high, strict=True)]
-
-
-def combine(shares: Mapping[int, bytes], threshold: int) -> bytes:
-    """Recover a secret from shares by position (the first holder has position 1)."""
-    if len(shares) < threshold:
-        raise ValueError(f"{len(shares)} shares are fewer than the threshold {threshold}")
-    chosen = sorted(shares.items())[:threshold]
-    return b"".join(
-        Shamir.combine([(position, share[half]) for position, share in chosen], ssss=False)
-        for half in (slice(HALF), slice(HALF, KEY_BYTES))
-    )
 
 
 def apply_masks(vector: Ring, *, plus: Iterable[bytes] = (), minus: Iterable[bytes] = ()) -> None:

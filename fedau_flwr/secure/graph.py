@@ -1,48 +1,70 @@
-"""Who shares secrets with whom, and how many shares a secret takes.
+"""Who holds whose shares, and how many shares a secret takes.
 
-Bonawitz et al. (2017) let every client share with every other one; Bell et al. (2020) let it
-share with k random neighbours only, which costs O(log n) instead of O(n) per client. The clients
-are put on a circle in random order, and each is joined to the k/2 nearest on either side.
+Bonawitz et al. (2017) let every client share with every other one; Bell et al. (2020) let it share
+with k random ones only, which costs O(log n) instead of O(n) per client. As there, every client
+draws its k *holders* itself, after it has seen the list of all clients: neither the server nor
+whoever speaks last has a say in who holds an honest client's shares. Two clients have a mask in
+common if either drew the other.
 
-k is the smallest even number for which, over the random order,
+With n clients, of which at most c collude, h = k + 1 holders (itself included) and threshold t, by
+union bounds over clients and sets of clients and exact hypergeometric probabilities:
 
-- no honest client has `threshold` colluding neighbours, but with probability 2^-40, if at most
-  the fraction `colluding` of all clients work together with the server; and
-- no client has fewer than `threshold` survivors in its neighbourhood, but with probability 2^-20,
-  if at most the fraction `dropping` of all clients vanish in the round; and
-- the masks join all honest survivors, directly or through others, but with probability 2^-40, if
-  both of these happen at once. Were they to fall into parts that share no mask, the server would
-  learn the sum over each part. On the circle that takes two runs of k/2 clients in a row that are
-  all gone or colluding.
+- *captured*: some client's secrets are shared with t colluding clients. n · P(H(n-1, c, k) >= t).
+- *divided*: the masks do not join all honest survivors, so that a smaller sum could be unmasked,
+  whoever the server lets vanish once it has seen the graph. Honest clients unmask only if t of
+  their own holders survive, and more than 2n/3 of all: a part R of r clients without a mask to
+  the others, S, takes t - 1 holders among the colluding and R for everyone in R, and no draw
+  between R and S, of which at least s = 2n/3 - c - r are left. The sum over r of C(n, r) times the
+  smaller of P(H(n-1, c+r-1, k) >= t-1)^r and
+  2^(n-r) · P(H(n-1, s, k) = 0)^r · P(H(n-1, r, k) = 0)^s.
+- *lost*: some client has fewer than t holders left if a fraction vanishes at random.
+  n · P(H(n, vanished, h) > h - t).
 
-All three are bounds by the union over places on the circle, with exact hypergeometric
-probabilities. Up to 17 clients (k = 16) everyone is everyone's neighbour; the defaults give k = 16
-for 25 clients, 24 for 60, 78 for 250 and 118 for 1,000. When more clients vanish than `dropping`
-says, the server still voids a round whose sum would fall into parts; only it can, since a client
-sees no more than its own neighbourhood.
+H(population, marked, drawn) is how many of the drawn are marked. k is the smallest even number for
+which the first two are at most 2^-40 and the last is at most 2^-20, or all others.
 """
 
-import random
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from math import ceil, comb, floor
+from math import ceil, floor
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+SECRECY_BITS = -40.0
+LIVENESS_BITS = -20.0
+
+Logs = NDArray[np.float64]
+
+
+class Bounds(NamedTuple):
+    """Bounds on the probabilities that a round goes wrong, as logarithms to the base 2."""
+
+    captured: float
+    divided: float
+    lost: float
+
+    @property
+    def secret(self) -> bool:
+        """Whether nobody's vector comes out, but with probability 2^-40."""
+        return max(self.captured, self.divided) <= SECRECY_BITS
 
 
 @dataclass(frozen=True, kw_only=True)
 class Topology:
-    """The neighbour graph as a function of the cohort's size.
+    """How many holders a client draws, as a function of the cohort's size.
 
     Parameters
     ----------
     threshold : float
-        A secret takes more than this fraction of the shares in a neighbourhood. At least one
-        half: then the server cannot tell two disjoint groups of share holders different stories
-        about the same client.
+        A secret takes more than this fraction of its shares. At least one half: then the server
+        cannot tell two disjoint groups of share holders different stories about the same client.
     colluding, dropping : float
         The fractions of clients that may collude with the server and that may vanish.
     min_degree : int
-        The smallest number of neighbours; smaller cohorts are complete graphs.
+        The smallest number of holders; in smaller cohorts everyone holds everyone's shares.
     """
 
     threshold: float = 0.5
@@ -53,55 +75,106 @@ class Topology:
     def __post_init__(self) -> None:
         if not 0.5 <= self.threshold < 1:
             raise ValueError(f"threshold={self.threshold} must be at least 0.5 and below 1.")
-        for name in ("colluding", "dropping"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 0 and below 1.")
+        if not 0 <= self.colluding < min(self.threshold, 2 / 3):
+            raise ValueError(
+                f"colluding={self.colluding} must be at least 0, below threshold={self.threshold} "
+                "and below 2/3: otherwise those who collude recover every secret."
+            )
+        if not 0 <= self.dropping < 1 - self.threshold:
+            raise ValueError(
+                f"dropping={self.dropping} must be at least 0 and below 1 - threshold="
+                f"{1 - self.threshold:.6g}: otherwise every round is lost."
+            )
         if self.min_degree < 2 or self.min_degree % 2:
             raise ValueError(f"min_degree={self.min_degree} must be an even number from 2 on.")
 
     def shares_needed(self, holders: int) -> int:
-        """Return how many of the shares in a neighbourhood of `holders` give a secret back."""
+        """Return how many of the shares that `holders` have give a secret back."""
         return floor(self.threshold * holders) + 1
 
-    def degree(self, cohort: int) -> int:
-        """Return the number of neighbours of each client."""
-        return _degree(self, cohort)
+    def degree(self, cohort: int, min_cohort: int = 2) -> int:
+        """Return how many holders each client draws.
 
-    def neighbourhoods(
-        self, cohort: Collection[int], rng: random.Random, *, least: int = 2
-    ) -> dict[int, list[int]]:
-        """Return for every client the sorted ids of its neighbours and itself, `least` or more."""
-        circle = sorted(cohort)
-        rng.shuffle(circle)
-        degree = max(self.degree(len(circle)), least // 2 * 2)
-        if degree >= len(circle) - 1:
-            return {client: sorted(circle) for client in circle}
-        reach = range(-(degree // 2), degree // 2 + 1)
-        return {
-            client: sorted(circle[(place + step) % len(circle)] for step in reach)
-            for place, client in enumerate(circle)
-        }
+        Without a roster a client is sure of its own holders only: from 2·min_cohort - 2 on,
+        reaching the threshold implies reaching `min_cohort` among them.
+        """
+        return min(max(_degree(self, cohort), 2 * min_cohort - 2), cohort - 1)
+
+    def bounds(self, cohort: int, degree: int, needed: int) -> Bounds:
+        """Return what can go wrong if `needed` of ``degree + 1`` shares give a secret back."""
+        return _bounds(cohort, degree, needed, floor(self.colluding * cohort), self.dropping)
 
 
 @lru_cache(maxsize=1024)
 def _degree(topology: Topology, cohort: int) -> int:
     for degree in range(topology.min_degree, cohort - 1, 2):
-        holders = degree + 1
-        needed = topology.shares_needed(holders)
-        colluding, dropping = floor(topology.colluding * cohort), ceil(topology.dropping * cohort)
-        captured = cohort * _tail(cohort - 1, colluding, degree, needed)
-        starved = cohort * _tail(cohort, dropping, holders, holders - needed + 1)
-        divided = _divided(topology, cohort, degree)
-        if captured <= 2**-40 and starved <= 2**-20 and divided <= 2**-40:
+        bounds = topology.bounds(cohort, degree, topology.shares_needed(degree + 1))
+        if bounds.secret and bounds.lost <= LIVENESS_BITS:
             return degree
     return cohort - 1
 
 
-def _divided(topology: Topology, cohort: int, degree: int) -> float:
-    """Bound the probability that the honest survivors fall into parts without a common mask."""
-    gone = floor(topology.colluding * cohort) + ceil(topology.dropping * cohort)
-    pairs_of_runs = comb(cohort, 2)
-    return pairs_of_runs * _tail(cohort, min(gone, cohort), degree, degree)
+@lru_cache(maxsize=1024)
+def _bounds(cohort: int, degree: int, needed: int, colluding: int, dropping: float) -> Bounds:
+    holders, vanished = degree + 1, ceil(dropping * cohort)
+    one = np.array([colluding])
+    captured = np.log2(cohort) + _tail(cohort - 1, one, degree, needed)[0]
+    lost = np.log2(cohort) + _tail(cohort, np.array([vanished]), holders, holders - needed + 1)[0]
+    bounds = Bounds(float(captured), -np.inf, float(lost))
+    if degree == cohort - 1 or not bounds.secret:  # a sum over many sets, for which it is too soon
+        return bounds
+    return bounds._replace(divided=_divided(cohort, degree, needed, colluding))
+
+
+def _divided(cohort: int, degree: int, needed: int, colluding: int) -> float:
+    honest = 2 * cohort // 3 + 1 - colluding
+    r = np.arange(1, max(honest // 2, 1) + 1)
+    s = np.maximum(honest - r, 1)
+    ways = _log_comb(cohort, r)
+    starved = r * _tail(cohort - 1, colluding + r - 1, degree, needed - 1)
+    apart = r * _missed(cohort, s, degree) + s * _missed(cohort, r, degree) + (cohort - r)
+    return _log_sum(ways + np.minimum(starved, apart))
+
+
+def _missed(cohort: int, marked: NDArray[Any], drawn: int) -> Logs:
+    """Return the logarithm of the probability that none of the marked is drawn by one client."""
+    missed: Logs = _log_comb(cohort - 1 - marked, drawn) - _log_comb(cohort - 1, drawn)
+    return missed
+
+
+def _tail(population: int, marked: NDArray[Any], drawn: int, least: int) -> Logs:
+    """Return the logarithm of the probability that at least `least` of the drawn are marked."""
+    hits = np.arange(max(least, 0), drawn + 1)
+    if not hits.size:
+        return np.full(len(marked), -np.inf)
+    # A stranger chooses the sizes: no more than so many numbers are held at once.
+    rows = max(1, 10**6 // hits.size)
+    sums: list[float] = []
+    for start in range(0, len(marked), rows):
+        some = marked[start : start + rows, None]
+        ways = _log_comb(some, hits) + _log_comb(population - some, drawn - hits)
+        sums += [_log_sum(row) for row in ways]
+    tails: Logs = np.array(sums) - _log_comb(population, drawn)
+    return np.minimum(tails, 0.0)
+
+
+def _log_sum(logs: Logs) -> float:
+    top = logs.max()
+    return float(top + np.log2(np.exp2(logs - top).sum())) if np.isfinite(top) else -np.inf
+
+
+def _log_comb(n: Any, k: Any) -> Any:
+    """Return log2 C(n, k), minus infinity where there is no way to choose."""
+    n, k = np.broadcast_arrays(n, k)
+    possible = (k >= 0) & (k <= n)
+    n, k = np.where(possible, n, 0), np.where(possible, k, 0)
+    table = _log_factorials(int(n.max(initial=0)))
+    return np.where(possible, table[n] - table[k] - table[n - k], -np.inf)
+
+
+@lru_cache(maxsize=8)
+def _log_factorials(most: int) -> Logs:
+    return np.concatenate([[0.0], np.cumsum(np.log2(np.arange(1, most + 1)))])
 
 
 def parts(neighbours: Mapping[int, Collection[int]]) -> list[set[int]]:
@@ -119,10 +192,20 @@ def parts(neighbours: Mapping[int, Collection[int]]) -> list[set[int]]:
     return found
 
 
-def _tail(population: int, marked: int, drawn: int, least: int) -> float:
-    """Return the probability that at least `least` of `drawn` are among the `marked`."""
-    ways = sum(
-        comb(marked, hits) * comb(population - marked, drawn - hits)
-        for hits in range(least, min(marked, drawn) + 1)
-    )
-    return ways / comb(population, drawn)
+def table(cohorts: Collection[int] = (25, 50, 100, 300, 1000, 3000, 10_000)) -> str:
+    """Return the degrees and bounds of the README, as a Markdown table."""
+    head = ("clients", "colluding", "holders drawn", "captured", "divided", "lost")
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for colluding in (0.2, 0.33):
+        for cohort in cohorts:
+            topology = Topology(colluding=colluding)
+            degree = topology.degree(cohort)
+            bounds = topology.bounds(cohort, degree, topology.shares_needed(degree + 1))
+            bits = (f"2^{bits:.0f}" if bits > -np.inf else "0" for bits in bounds)
+            cells = (f"{cohort:,}", f"{colluding:.0%}", f"{degree:,}", *bits)
+            lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(table())

@@ -1,23 +1,29 @@
-"""Messages of the four exchanges: flat records of integers, strings, bytes, and lists of them.
+"""Messages of the exchanges: flat records of integers, strings and byte strings.
 
 Every message names its exchange and its round. Whoever reads one checks both first, so that a
-message of another round or out of order is refused before anything in it is looked at.
+message of another round or out of order is refused before anything in it is looked at. Lists are
+packed: clients as their places in the cohort (four bytes each, big-endian), sets of clients as one
+bit per place (the first client is the lowest bit of the first byte), the rest as entries of a
+fixed size one after the other.
 """
 
-import json
-from collections.abc import Mapping
+import struct
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
-Value = int | str | bytes | list[int] | list[bytes]
+Value = int | str | bytes
 Message = dict[str, Value]
 Fields = Mapping[str, object]
 """A message as it came, of which nothing is known yet."""
 
 KEY_BYTES = 32
-MAX_IDS = 1000
-"""No neighbourhood is larger: sharing a secret takes time with the square of its holders."""
+PLACE_BYTES = 4
+MAX_COHORT = 20_000
+"""No cohort is larger: a message must not make its reader count for hours."""
+MAX_NUMBER = 2**62
+"""No attempt or round is later; records of answers hold numbers up to here."""
 
 
 class RefusalError(ValueError):
@@ -35,11 +41,12 @@ def require(condition: bool, reason: str) -> None:
 
 
 class Exchange(StrEnum):
-    """The four exchanges, in order."""
+    """The exchanges, in order; there is a consistency check only with a roster."""
 
     KEYS = "keys"
     SHARES = "shares"
     MASKED = "masked"
+    CONSISTENCY = "consistency"
     UNMASK = "unmask"
 
 
@@ -55,10 +62,6 @@ class RoundId:
         """Return the head that every message of `exchange` has in this round."""
         return {"exchange": exchange.value, **vars(self)}
 
-    def binding(self, *parties: int) -> bytes:
-        """Encode the round and `parties` without ambiguity, to bind keys and ciphertexts."""
-        return json.dumps([self.run, self.attempt, self.round, *parties]).encode()
-
     def follows(self, earlier: "RoundId | None") -> bool:
         """Say whether a client that began `earlier` may begin this round."""
         if earlier is None or earlier.run != self.run:
@@ -70,15 +73,18 @@ class RoundId:
         """Read the round of a message that has to belong to `exchange`."""
         kind = message.get("exchange")
         if kind != exchange.value:
-            known = kind if kind in list(Exchange) else "unknown"
+            known = kind if isinstance(kind, str) and kind in list(Exchange) else "unknown"
             raise RefusalError(f"a message of the exchange '{exchange}' was due, not '{known}'")
         run, attempt, number = (message.get(key) for key in ("run", "attempt", "round"))
         if not isinstance(run, str) or type(attempt) is not int or type(number) is not int:
             raise RefusalError("the message does not say which round it belongs to")
         require(
-            run.isidentifier() and attempt >= 1 and number >= 1,
-            "the message's run must be a name of letters and digits, its attempt and round "
-            "numbers from 1 on",
+            run.isidentifier() and len(run) <= 100,
+            "the message's run must be a name of at most 100 letters and digits",
+        )
+        require(
+            1 <= attempt < MAX_NUMBER and 1 <= number < MAX_NUMBER,
+            "the message's attempt and round must be numbers from 1 on",
         )
         return cls(run, attempt, number)
 
@@ -100,6 +106,14 @@ def read_int(message: Fields, key: str) -> int:
     return value
 
 
+def read_text(message: Fields, key: str) -> str:
+    """Read a string."""
+    value = message.get(key)
+    if not isinstance(value, str):
+        raise RefusalError(f"'{key}' is missing or no string")
+    return value
+
+
 def read_bytes(message: Fields, key: str, size: int) -> bytes:
     """Read a byte string of exactly `size` bytes."""
     value = message.get(key)
@@ -108,22 +122,44 @@ def read_bytes(message: Fields, key: str, size: int) -> bytes:
     return value
 
 
-def read_ids(message: Fields, key: str) -> list[int]:
-    """Read a list of distinct client ids."""
-    value = message.get(key)
-    if not isinstance(value, list) or any(type(item) is not int for item in value):
-        raise RefusalError(f"'{key}' is missing or no list of client ids")
-    too_many = f"'{key}' names {len(value)} clients, and {MAX_IDS} are the most"
-    require(len(value) <= MAX_IDS, too_many)
-    require(len(set(value)) == len(value), f"'{key}' names a client twice")
-    return value
-
-
 def read_blobs(message: Fields, key: str, size: int, count: int) -> list[bytes]:
-    """Read a list of exactly `count` byte strings of `size` bytes each."""
+    """Read `count` byte strings of `size` bytes each."""
     value = message.get(key)
-    if not isinstance(value, list) or len(value) != count:
-        raise RefusalError(f"'{key}' is missing or does not hold {count} entries")
-    if any(not isinstance(item, bytes) or len(item) != size for item in value):
-        raise RefusalError(f"'{key}' holds an entry that is not {size} bytes long")
-    return value
+    if not isinstance(value, bytes) or len(value) != size * count:
+        raise RefusalError(f"'{key}' is missing or does not hold {count} entries of {size} bytes")
+    return cut(value, size)
+
+
+def cut(value: bytes, size: int) -> list[bytes]:
+    """Cut a byte string into entries of `size` bytes."""
+    return [value[start : start + size] for start in range(0, len(value), size)]
+
+
+def pack_places(places: Iterable[int]) -> bytes:
+    """Write places in the cohort one after the other."""
+    numbers = list(places)
+    return struct.pack(f">{len(numbers)}I", *numbers)
+
+
+def read_places(message: Fields, key: str, cohort: int) -> list[int]:
+    """Read distinct places in a cohort of `cohort` clients."""
+    value = message.get(key)
+    if not isinstance(value, bytes) or len(value) % PLACE_BYTES:
+        raise RefusalError(f"'{key}' is missing or no list of places")
+    require(len(value) <= PLACE_BYTES * cohort, f"'{key}' names more clients than there are")
+    places = list(struct.unpack(f">{len(value) // PLACE_BYTES}I", value))
+    require(len(set(places)) == len(places), f"'{key}' names a client twice")
+    require(all(place < cohort for place in places), f"'{key}' names a client that is not there")
+    return places
+
+
+def pack_set(places: Iterable[int], cohort: int) -> bytes:
+    """Write a set of places in a cohort of `cohort` clients."""
+    return sum(1 << place for place in places).to_bytes((cohort + 7) // 8, "little")
+
+
+def read_set(message: Fields, key: str, cohort: int) -> set[int]:
+    """Read a set of places in a cohort of `cohort` clients."""
+    bits = int.from_bytes(read_bytes(message, key, (cohort + 7) // 8), "little")
+    require(bits < 1 << cohort, f"'{key}' names a client that is not there")
+    return {place for place, bit in enumerate(reversed(f"{bits:b}")) if bit == "1"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from math import inf
 from typing import Any
 
@@ -18,25 +17,24 @@ from flwr.app import (
 )
 
 from .. import _flower
-from ..arrays import is_averaged
+from .._log import log
+from ..client.apps import check_app
+from ..client.delivery import bare_confirmation, is_delivery
+from ..client.identity import answer_identity, asks_identity
 from ..client.mod import CallNext
+from ..client.own_budget import OwnBudget
+from ..client.policy import NodePolicy, under_mask
 from ..client.preparation import PREPARATION, Preparation
-from ..client.state_directory import state_directory
-from ..wire.parts import PARTS_RECORD
-from ..wire.records import decode_all
-from ..wire.requests import HOSTED, LABEL_RECORD, Refusal
-from .answered import record_answer
+from ..client.state_directory import open_store, state_directory
+from ..wire.requests import Refusal
+from .answered import ENOUGH_NOISE, check_config, check_round, record_exchange, record_round
+from .app_reply import contribution_of, run_without_words
 from .client import SecureClient
+from .digests import RECORD, REPORT, VECTOR, check_terms
+from .graph import Topology
+from .membership import ROSTER, guarded, membership
 from .message import Exchange, RefusalError, RoundId, require
 from .payload import Payload
-
-log = logging.getLogger("flwr.fedau")
-
-RECORD = "fedau-secure"
-"""The record that marks a message of the protocol and holds its fields."""
-VECTOR = "fedau-secure.vector"
-"""The record that holds the masked vector."""
-REPORT = "report-clipping"
 
 
 class SecureSumMod:
@@ -54,12 +52,28 @@ class SecureSumMod:
         The least noise on the sum, in units of the norm to which contributions are clipped, with
         which this client takes part. The server says how much there is to be; this is the
         client's own word, for each round.
-    colluding : int (default: 0)
-        How many clients of its neighbourhood may tell the server their share of the noise. The
-        client's own share is enlarged so that the noise of the others alone is what was promised.
+    colluding : int (default: 1)
+        How many clients of its neighbourhood may know or tell their share of the noise; each
+        knows its own. The client's share is enlarged so that the noise of the others alone is
+        what was promised.
+    topology : Topology (default: Topology())
+        The fraction of clients that may collude with the server, and how many shares a secret
+        takes: what this client has the server's choices meet.
 
     Notes
     -----
+    With ``fedau-roster`` in the node config, the path of a roster (`fedau keys`), the client takes
+    part only with clients that are in it and were told the same; its own key is in the directory
+    that the node config names as ``fedau-state-dir``.
+
+    The node config outranks all of it, the run config and what messages say: ``fedau-min-cohort``,
+    ``fedau-min-noise-multiplier``, ``fedau-colluding`` as above, ``fedau-require-secure``,
+    ``fedau-allow``, ``fedau-epsilon``; see `fedau_flwr.client.policy.NodePolicy`.
+
+    A round is answered once without noise of its own, over all attempts of a training, as long as
+    there is a ``fedau-state-dir``: a resumed server that repeats rounds goes on with those clients
+    that had not answered them (see `fedau_flwr.secure.answered`).
+
     The secrets of a round are kept in `Context.state` until the round is over, out of sight of
     the app while it trains; a SuperNode that stops in between loses this round and nothing else.
 
@@ -70,7 +84,12 @@ class SecureSumMod:
     """
 
     def __init__(
-        self, *, min_cohort: int = 3, min_noise_multiplier: float = 0.0, colluding: int = 0
+        self,
+        *,
+        min_cohort: int = 3,
+        min_noise_multiplier: float = 0.0,
+        colluding: int = 1,
+        topology: Topology | None = None,
     ) -> None:
         SecureClient(0, min_cohort=min_cohort)
         if not 0 <= min_noise_multiplier < inf:
@@ -84,12 +103,22 @@ class SecureSumMod:
         self._min_cohort = min_cohort
         self._min_noise_multiplier = min_noise_multiplier
         self._colluding = colluding
+        self._topology = topology
 
     def __call__(self, message: Message, context: Context, call_next: CallNext) -> Message:
-        """Handle one message; all but train messages pass through."""
-        if message.metadata.message_type.split(".")[0] != MessageType.TRAIN:
-            return call_next(message, context)
+        """Handle one message; all but train messages pass through, if the node's owner agrees."""
+        kind = message.metadata.message_type
         try:
+            policy = NodePolicy.of(context)
+            check_app(policy)
+            if asks_identity(message):
+                policy.check_type(MessageType.QUERY)
+                return answer_identity(message, context)
+            if kind.split(".")[0] != MessageType.TRAIN:
+                policy.check_type(kind)
+                return run_without_words(message, context, call_next)
+            if is_delivery(message):
+                return bare_confirmation(message, run_without_words(message, context, call_next))
             return self._answer(message, context, call_next)
         except (RefusalError, Refusal) as refusal:
             words = str(refusal).rstrip(".")
@@ -98,26 +127,40 @@ class SecureSumMod:
             return Message(error, reply_to=message)
 
     def _answer(self, message: Message, context: Context, call_next: CallNext) -> Message:
-        secure = RECORD in message.content.config_records
-        require(secure, "this client takes part in secure sums only")
-        request: dict[str, Any] = {**message.content.config_records[RECORD]}
-        state = context.state.config_records.get(RECORD, ConfigRecord()).get("state")
-        client = SecureClient(
-            message.metadata.dst_node_id,
-            min_cohort=self._min_cohort,
-            state=state if isinstance(state, bytes) else None,
-        )
-        exchange = request.get("exchange")
+        with guarded():
+            secure = RECORD in message.content.config_records
+            require(secure, "this client takes part in secure sums only")
+            request: dict[str, Any] = {**message.content.config_records[RECORD]}
+            client = self._client(context)
+            exchange = request.get("exchange")
         if exchange == Exchange.MASKED:
             return self._masked(message, context, call_next, client, request)
-        if exchange == Exchange.SHARES:
-            reply: dict[str, Any] = {**client.deal_shares(request)}
-        elif exchange == Exchange.UNMASK:
-            reply = {**client.unmask(request)}
-        else:  # also for what is no exchange at all, which it refuses
-            reply = {**client.offer_keys(request)}
-        self._leave(context, client, request)
+        with guarded():
+            if exchange == Exchange.SHARES:
+                reply: dict[str, Any] = {**client.deal_shares(request)}
+            elif exchange == Exchange.CONSISTENCY:
+                reply = {**client.sign_survivors(request)}
+            elif exchange == Exchange.UNMASK:
+                reply = {**client.unmask(request)}
+            else:  # also for what is no exchange at all, which it refuses
+                reply = {**client.offer_keys(request)}
+                check_round(open_store(context), RoundId.of(request, Exchange.KEYS))
+                if not context.node_config.get(ROSTER):
+                    log.info("No %s: the server is trusted to follow the protocol.", ROSTER)
+            self._leave(context, client, request)
         return Message(RecordDict({RECORD: ConfigRecord(reply)}), reply_to=message)
+
+    def _client(self, context: Context) -> SecureClient:
+        identity, roster = membership(context)
+        state = context.state.config_records.get(RECORD, ConfigRecord()).get("state")
+        return SecureClient(
+            context.node_id,
+            min_cohort=max(self._min_cohort, NodePolicy.of(context).min_cohort),
+            topology=self._topology,
+            identity=identity,
+            roster=roster,
+            state=state if isinstance(state, bytes) else None,
+        )
 
     def _masked(
         self,
@@ -127,80 +170,85 @@ class SecureSumMod:
         client: SecureClient,
         request: dict[str, Any],
     ) -> Message:
-        client.accept_shares(request)
-        del message.content[RECORD]
-        preparation = self._share_noise(message.content, client)
-        if preparation.grid is None:
-            raise RefusalError(f"the train message has no '{PREPARATION}' with a grid")
-        context.state.pop(RECORD, None)
+        policy = NodePolicy.of(context)
+        with guarded():
+            client.accept_shares(request)
+            check_terms(message.content, client.terms, request)
+            del message.content[RECORD]
+            current = RoundId.of(request, Exchange.MASKED)
+            asked, preparation = self._share_noise(message.content, client, policy, current)
+            if preparation.grid is None:
+                raise RefusalError(f"the train message has no '{PREPARATION}' with a grid")
+            budget = OwnBudget.of(context, policy)
+            budget.check(asked.noise_multiplier)
+            context.state.pop(RECORD, None)
+        token = under_mask.set(True)
         try:
-            reply = call_next(message, context)
+            reply = run_without_words(message, context, call_next)
         finally:
+            under_mask.reset(token)
             _keep(context, client)
         if reply.has_error():
             return reply
-        arrays, hosted = _contribution(reply.content)
-        payload = Payload(
-            shapes=tuple(value.shape for value in arrays),
-            fixed_point=preparation.grid,
-            report_clipping=request.get(REPORT) is True,
-        )
-        try:
-            vector = payload.encode(arrays, clients=max(len(hosted), 1))
-        except ValueError as error:
-            raise RefusalError(f"the contribution cannot be summed: {error}") from None
-        fields, masked = client.mask(vector)
-        self._leave(context, client, request)
+        with guarded():
+            arrays, hosted = contribution_of(reply.content)
+            payload = Payload(
+                shapes=tuple(value.shape for value in arrays),
+                fixed_point=preparation.grid,
+                report_clipping=request.get(REPORT) is True,
+            )
+            try:
+                vector = payload.encode(arrays, clients=max(len(hosted), 1))
+            except ValueError as error:
+                raise RefusalError(f"the contribution cannot be summed: {error}") from None
+            fields, masked = client.mask(vector)
+            budget.charge(asked.noise_multiplier)
+            if asked.noise_multiplier < (self._least_noise(policy) or ENOUGH_NOISE) * (1 - 1e-9):
+                record_round(open_store(context), current)
+            self._leave(context, client, request)
         content = RecordDict({RECORD: ConfigRecord({**fields, "hosted": hosted})})
         content[VECTOR] = ArrayRecord({"masked": Array(masked)})
         return Message(content, reply_to=message)
 
-    def _share_noise(self, content: RecordDict, client: SecureClient) -> Preparation:
-        """Turn the noise that the sum must have into this client's share of it.
+    def _share_noise(
+        self, content: RecordDict, client: SecureClient, policy: NodePolicy, current: RoundId
+    ) -> tuple[Preparation, Preparation]:
+        """Turn the noise that the sum must have into this client's share of it; return both.
 
         The client reckons with the fewest clients that it would help to unmask, and so need not
         believe the server in how many there are.
         """
-        config = next((c for c in content.config_records.values() if PREPARATION in c), None)
-        asked = Preparation.from_config(config or {})
-        if asked.noise_multiplier < self._min_noise_multiplier:
+        configs = list(content.config_records.values())
+        # In a second one a decoy could promise the noise that the app's own config does not.
+        require(len(configs) == 1, "the train message does not hold exactly one config")
+        check_config(configs[0], current)
+        asked = Preparation.from_config(configs[0])
+        least = self._least_noise(policy)
+        if asked.noise_multiplier < least * (1 - 1e-9):  # a quotient may be off by its last bit
             raise RefusalError(
                 f"a noise multiplier of {asked.noise_multiplier:.6g} is below this client's "
-                f"min_noise_multiplier={self._min_noise_multiplier}"
+                f"min_noise_multiplier={least}"
             )
-        shared = asked.shared(client.least_survivors, self._colluding)
-        if config is not None:
-            config.update(shared.to_config())
-        return shared
+        try:
+            shared = asked.shared(
+                client.least_survivors, max(self._colluding, policy.colluding, asked.colluding)
+            )
+            shared.check_grid()
+        except ValueError as error:
+            raise RefusalError(f"the contribution cannot be rounded: {error}") from None
+        configs[0].update(shared.to_config())
+        return asked, shared
+
+    def _least_noise(self, policy: NodePolicy) -> float:
+        return max(self._min_noise_multiplier, policy.min_noise_multiplier)
 
     def _leave(self, context: Context, client: SecureClient, request: dict[str, Any]) -> None:
         """Keep the state that belongs to an answer, and record the answer before it leaves."""
         if (directory := state_directory(context)) is not None:
             exchange = Exchange(request["exchange"])
-            current = RoundId.of(request, exchange)
-            record_answer(directory.folder(current.run), current, exchange)
+            record_exchange(directory, RoundId.of(request, exchange), exchange)
         _keep(context, client)
 
 
 def _keep(context: Context, client: SecureClient) -> None:
     context.state[RECORD] = ConfigRecord({"state": client.state()})
-
-
-def _contribution(content: RecordDict) -> tuple[list[Any], list[int]]:
-    """Return the arrays to be summed and the clients of a host, and refuse all that is more."""
-    records = dict(content.array_records)
-    extra = records.pop(PARTS_RECORD, ArrayRecord())
-    require(len(records) == 1, "the reply does not hold exactly one ArrayRecord")
-    label = content.config_records.get(LABEL_RECORD, ConfigRecord())
-    reported = [
-        *(k for r in content.metric_records.values() for k in r if k != "num_examples"),
-        *content.config_records.get("fitres.metrics", ()),
-        *(k for k in label if k != HOSTED),
-    ]
-    too_much = f"a secure sum takes no metric or label, but {reported} is to be sent"
-    require(not reported, too_much)
-    hosted: Any = label.get(HOSTED, [])
-    (record,) = records.values()
-    arrays = [*decode_all(record).values(), *decode_all(extra).values()]
-    arrays = [value for value in arrays if is_averaged(value.dtype)]
-    return arrays, hosted if isinstance(hosted, list) else []

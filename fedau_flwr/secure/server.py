@@ -3,13 +3,13 @@
 Call in order, handing on the clients' answers by client id:
 
 ``keys_request`` → ``collect_keys`` → ``shares_requests`` → ``collect_shares`` →
-``masked_requests`` → ``collect_masked`` → ``unmask_requests`` → ``collect_unmask``
+``masked_requests`` → ``collect_masked`` → (with a roster ``consistency_requests`` →
+``collect_consistency``) → ``unmask_requests`` → ``collect_unmask``
 
 Each ``collect`` returns whose answers were refused and why; such a client is out of the round,
 like one that did not answer. Each raises `VoidRoundError` once too few are left.
 """
 
-import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,12 +17,27 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ..wire.fixed_point import Ring
-from . import crypto, message
-from .client import SEALED_BYTES, pairwise_key
-from .crypto import Purpose
-from .graph import Topology, parts
-from .message import KEY_BYTES, Exchange, Fields, Message, RefusalError, RoundId, VoidRoundError
-from .recovery import Dealing, Recovery
+from . import crypto
+from .cohort import NO_ROSTER, SIGNATURE_BYTES, Cohort, Member, Terms, quorum, survivors_statement
+from .dealing import Dealing
+from .graph import Topology
+from .holdings import Holdings
+from .identity import Roster, read_member, roster_digest
+from .message import (
+    MAX_COHORT,
+    Exchange,
+    Fields,
+    Message,
+    RefusalError,
+    RoundId,
+    VoidRoundError,
+    pack_places,
+    pack_set,
+    read_bytes,
+    read_places,
+    require,
+)
+from .recovery import Recovery
 
 Refused = dict[int, str]
 
@@ -39,9 +54,11 @@ class SecureRound:
     min_cohort : int
         A sum over fewer clients is void.
     topology : Topology
-        Who shares with whom.
-    rng : random.Random, optional
-        Draws the neighbour graph; from the system's entropy if not given.
+        How many holders a client draws for its shares.
+    model, config : bytes
+        The hashes of the model that clients train, and of the config that all have in common.
+    roster : Roster, optional
+        The clients that may take part, so that others cannot make them refuse.
     """
 
     def __init__(
@@ -52,157 +69,183 @@ class SecureRound:
         dtype: DTypeLike = np.uint32,
         min_cohort: int = 3,
         topology: Topology | None = None,
-        rng: random.Random | None = None,
+        model: bytes = NO_ROSTER,
+        config: bytes = NO_ROSTER,
+        roster: Roster | None = None,
     ) -> None:
         self._round = round_id
-        self._size = size
-        self._dtype = np.dtype(dtype)
-        self._min_cohort = min_cohort
+        self._terms = Terms(round_id, model, config, roster_digest(roster))
+        self._roster = roster
+        self._dtype, self._min_cohort = np.dtype(dtype), min_cohort
         self._topology = topology or Topology()
-        self._rng = rng or random.SystemRandom()
-        self._due = list(Exchange)
-        self._share_keys: dict[int, bytes] = {}
-        self._mask_keys: dict[int, bytes] = {}
-        self._hoods: dict[int, list[int]] = {}
-        self._dealings: dict[int, Dealing] = {}
-        self._dealers: set[int] = set()
-        self._masked_with: dict[int, set[int]] = {}
-        self._counted: set[int] = set()
+        checked = [] if roster is None else [Exchange.CONSISTENCY]
+        self._due = [*list(Exchange)[:3], *checked, Exchange.UNMASK]
+        self._cohort = Cohort([])
+        self._transcript = b""
+        self._holdings = Holdings(0, 0, 0)
+        self._signatures: dict[int, bytes] = {}
         self._total: Ring = np.zeros(size, self._dtype)
+        self.refused: Refused = {}
+        """Whose answers were refused in any exchange so far, and why, if the round is void."""
+        self.offences: dict[int, str] = {}
+        """The clients that broke the protocol in a way that only they can have, and how."""
+
+    @property
+    def cohort(self) -> int:
+        """How many clients sent keys."""
+        return len(self._cohort)
 
     @property
     def counted(self) -> frozenset[int]:
         """The clients whose vector is in the sum."""
-        return frozenset(self._counted)
+        return frozenset(self._cohort.members[place].client for place in self._holdings.counted)
 
     def keys_request(self) -> Message:
         """Return the first message, the same for every client."""
-        return self._round.begin(Exchange.KEYS)
+        hashes = {"model": self._terms.model, "config": self._terms.config}
+        return self._round.begin(Exchange.KEYS) | hashes
 
     def collect_keys(self, replies: Mapping[int, Fields]) -> Refused:
-        """Take the public keys and draw the neighbour graph over those who sent them."""
-        taken: set[bytes] = set()
+        """Take the public keys: whoever sent them is in the cohort."""
+        members: list[Member] = []
+        taken: set[bytes | str] = set()
 
         def take(client: int, reply: Fields) -> None:
             self._round.check(reply, Exchange.KEYS)
-            keys = [message.read_bytes(reply, key, KEY_BYTES) for key in ("share-key", "mask-key")]
-            fresh = not taken & set(keys) and keys[0] != keys[1]
-            message.require(fresh, "a public key appears twice")
-            # Its neighbours would all refuse a bad one, and so cost others the round.
-            for key in keys:
-                crypto.check_public(key)
-            taken.update(keys)
-            self._share_keys[client], self._mask_keys[client] = keys
+            member = read_member(client, reply, self._terms, self._roster)
+            own: set[bytes | str] = {member.share_key, member.mask_key}
+            own |= {member.name} if self._roster else set()
+            fresh = not taken & own and member.share_key != member.mask_key
+            require(fresh, "a public key or a name appears twice")
+            require(len(members) < MAX_COHORT, f"{MAX_COHORT} clients are the most")
+            taken.update(own)
+            members.append(member)
 
         refused = self._collect(Exchange.KEYS, replies, take)
-        self._need_cohort(len(self._mask_keys), "sent keys")
-        # A client can only count its own neighbourhood: from 2·min_cohort - 1 on, reaching the
-        # threshold implies reaching min_cohort there.
-        self._hoods = self._topology.neighbourhoods(
-            self._mask_keys.keys(), self._rng, least=2 * self._min_cohort - 1
-        )
+        self._need_cohort(len(members), "sent keys")
+        self._cohort = Cohort(members)
+        self._transcript = self._cohort.transcript(self._terms)
+        degree = self._topology.degree(len(members), self._min_cohort)
+        needed = self._topology.shares_needed(degree + 1)
+        self._holdings = Holdings(len(members), degree, needed)
         return refused
 
     def shares_requests(self) -> dict[int, Message]:
-        """Return the second messages: to every client the keys of its neighbours."""
-        requests = {}
-        for client, hood in self._hoods.items():
-            peers = [peer for peer in hood if peer != client]
-            requests[client] = self._round.begin(Exchange.SHARES) | {
-                "peers": peers,
-                "share-keys": [self._share_keys[peer] for peer in peers],
-                "mask-keys": [self._mask_keys[peer] for peer in peers],
-                "threshold": self._threshold(client),
-            }
-        return requests
+        """Return the second messages: to every client the keys of all, and how many to draw."""
+        request = self._round.begin(Exchange.SHARES) | self._cohort.to_fields()
+        request |= {"degree": self._holdings.degree, "threshold": self._holdings.threshold}
+        return dict.fromkeys(self._cohort.places, request)
 
     def collect_shares(self, replies: Mapping[int, Fields]) -> Refused:
-        """Take the sealed shares; leave out clients that have too few neighbours left."""
-        refused = self._collect(Exchange.SHARES, replies, self._take_dealing)
-        self._dealers = set(self._dealings)
-        while lonely := {
-            client
-            for client in self._dealers
-            if len(self._peers(client)) + 1 < self._threshold(client)
-        }:
-            refused |= dict.fromkeys(lonely, "too few of its neighbours dealt shares")
-            self._dealers -= lonely
-        self._need_cohort(len(self._dealers), "dealt shares")
+        """Take the sealed shares; leave out clients that have too few holders left."""
+        holdings = self._holdings
+
+        def take(place: int, reply: Fields) -> None:
+            self._round.check(reply, Exchange.SHARES)
+            dealing = Dealing.of(reply, place, holdings.cohort, holdings.degree)
+            holdings.dealings[place] = dealing
+
+        refused = self._collect_placed(Exchange.SHARES, replies, take)
+        for place in holdings.close_dealing():
+            refused[self._client(place)] = "too few of its holders dealt shares"
+        self._need_cohort(len(holdings.dealings), "dealt shares")
         return refused
 
     def masked_requests(self) -> dict[int, Message]:
         """Return the third messages: to every client the shares that are meant for it."""
+        head = self._round.begin(Exchange.MASKED)
         return {
-            client: self._round.begin(Exchange.MASKED)
-            | {
-                "peers": (peers := sorted(self._peers(client))),
-                "sealed": [self._dealings[peer].sealed[client] for peer in peers],
-            }
-            for client in self._dealers
+            self._client(place): head | self._holdings.shares_for(place)
+            for place in self._holdings.dealings
         }
 
-    def collect_masked(self, replies: Mapping[int, tuple[Fields, Ring]]) -> Refused:
-        """Add up the masked vectors.
+    def collect_masked(self, replies: Mapping[int, tuple[Fields, Any]]) -> Refused:
+        """Add up the masked vectors of those whose masks can be removed."""
+        holdings = self._holdings
 
-        A client whose shares a neighbour could not open is left out, because its masks might not
-        be removable.
-        """
-        spoiled: set[int] = set()
+        def take(place: int, reply: tuple[Fields, Any]) -> None:
+            holdings.spoiled[place] = self._read_masked(place, *reply)
 
-        def take(client: int, reply: tuple[Fields, Ring]) -> None:
-            complaints = self._read_masked(client, *reply)
-            spoiled.update(complaints)
-            self._masked_with[client] = self._peers(client) - complaints
+        refused = self._collect_placed(Exchange.MASKED, replies, take)
+        self._blame(holdings.culprits())
+        for place in holdings.close_masking():
+            refused[self._client(place)] = "too few clients hold good shares of its secrets"
+        for place in sorted(holdings.counted):
+            self._total += replies[self._client(place)][1]
+        self._need_cohort(len(holdings.counted), "sent masked vectors that can be unmasked")
+        if self._roster is None and (alone := holdings.exposed()):
+            # Only with a roster do clients know that the others are told the same.
+            raise self._void(
+                f"fewer than {holdings.threshold} clients hold good shares of client "
+                f"{self._client(min(alone))}, which is not in the sum, and so many are needed"
+            )
+        if len(found := holdings.parts()) > 1:
+            # The masks would come off each of several smaller sums.
+            raise self._void(
+                f"the clients left share masks only within {len(found)} parts of them, the "
+                f"smallest of {min(map(len, found))}, and one part is needed"
+            )
+        return refused
 
-        refused = self._collect(Exchange.MASKED, replies, take)
-        for client in spoiled & self._masked_with.keys():
-            refused[client] = "a neighbour could not open its shares"
-            del self._masked_with[client]
-        for client in sorted(self._masked_with):
-            self._total += replies[client][1]
-        self._counted = set(self._masked_with)
-        self._need_cohort(len(self._counted), "sent masked vectors")
-        self._check_recoverable()
-        self._check_undivided()
+    def consistency_requests(self) -> dict[int, Message]:
+        """Return the messages of the check: to every client in the sum, who else is."""
+        request = self._round.begin(Exchange.CONSISTENCY) | {"survivors": self._holdings.survivors}
+        return dict.fromkeys(self.counted, request)
+
+    def collect_consistency(self, replies: Mapping[int, Fields]) -> Refused:
+        """Take the signatures under the set of survivors."""
+        statement = survivors_statement(self._transcript, self._holdings.survivors)
+
+        def take(place: int, reply: Fields) -> None:
+            self._round.check(reply, Exchange.CONSISTENCY)
+            require(place in self._holdings.counted, "it was not asked to sign")
+            signature = read_bytes(reply, "signature", SIGNATURE_BYTES)
+            name = self._cohort.members[place].name
+            signed = self._roster is not None and self._roster.verify(name, signature, statement)
+            require(signed, "it did not sign the survivors that it was told")
+            self._signatures[place] = signature
+
+        refused = self._collect_placed(Exchange.CONSISTENCY, replies, take)
+        needed = quorum(len(self._cohort))
+        if len(self._signatures) < needed:
+            signed = f"{len(self._signatures)} clients signed the survivors"
+            raise self._void(f"{signed}, and {needed} are needed")
         return refused
 
     def unmask_requests(self) -> dict[int, Message]:
-        """Return the last messages: to every client in the sum, which of its neighbours are."""
-        return {
-            client: self._round.begin(Exchange.UNMASK)
-            | {
-                "survivors": sorted({client, *peers} & self._counted),
-                "dropped": sorted(peers - self._counted),
-            }
-            for client, peers in self._masked_with.items()
+        """Return the last messages: to every client in the sum, who else is, and who signed it."""
+        request = self._round.begin(Exchange.UNMASK) | {
+            "survivors": self._holdings.survivors,
+            "exposed": pack_places(sorted(self._holdings.exposed())),
         }
+        if self._roster is not None:
+            signers = sorted(self._signatures)[: quorum(len(self._cohort))]
+            request["signers"] = pack_set(signers, len(self._cohort))
+            request["signatures"] = b"".join(self._signatures[place] for place in signers)
+        return dict.fromkeys(self.counted, request)
 
     def collect_unmask(self, replies: Mapping[int, Fields]) -> tuple[Ring, Refused]:
         """Recover the seeds and keys that are needed, and return the sum without masks."""
-        asked = self.unmask_requests()
-        recovery = Recovery(self._round, self._dealings)
+        recovery = Recovery(self._transcript, self._holdings, self._cohort.members)
 
-        def take(client: int, reply: Fields) -> None:
-            message.require(client in asked, "it was not asked to unmask")
+        def take(place: int, reply: Fields) -> None:
             self._round.check(reply, Exchange.UNMASK)
-            recovery.take(client, reply, asked[client])
+            require(place in self._holdings.counted, "it was not asked to unmask")
+            recovery.take(place, reply)
 
-        refused = self._collect(Exchange.UNMASK, replies, take)
-        plus: list[bytes] = []
-        minus = [
-            crypto.derive(recovery.seed(client), Purpose.SELF_MASK, self._round.binding(client))
-            for client in sorted(self._counted)
-        ]
-        for client in sorted(self._dealers - self._counted):
-            partners = self._partners(client)
-            if not partners:
-                continue
-            private = recovery.mask_private(client, self._mask_keys[client])
-            for peer in partners:
-                key = pairwise_key(self._round, private, self._mask_keys[peer], client, peer)
-                (minus if peer > client else plus).append(key)
+        refused = self._collect_placed(Exchange.UNMASK, replies, take)
+        try:
+            plus, minus = recovery.masks_left()
+        finally:
+            self._blame(recovery.faults)
         crypto.apply_masks(self._total, plus=plus, minus=minus)
         return self._total, refused
+
+    def _blame(self, faults: Mapping[int, str]) -> None:
+        self.offences |= {self._client(place): fault for place, fault in faults.items()}
+
+    def _client(self, place: int) -> int:
+        return self._cohort.members[place].client
 
     def _collect(
         self, exchange: Exchange, replies: Mapping[int, Any], take: Callable[[int, Any], None]
@@ -217,18 +260,17 @@ class SecureRound:
                 take(client, reply)
             except RefusalError as reason:
                 refused[client] = str(reason)
+        self.refused |= refused
         return refused
 
-    def _peers(self, client: int) -> set[int]:
-        """Return the neighbours of a client that dealt shares."""
-        return self._dealers.intersection(self._hoods[client]) - {client}
+    def _collect_placed(
+        self, exchange: Exchange, replies: Mapping[int, Any], take: Callable[[int, Any], None]
+    ) -> Refused:
+        def take_placed(client: int, reply: Any) -> None:
+            require(client in self._cohort.places, "it sent no keys")
+            take(self._cohort.places[client], reply)
 
-    def _partners(self, client: int) -> list[int]:
-        """Return the clients in the sum that share a mask with `client`, and hold its shares."""
-        return sorted(peer for peer, peers in self._masked_with.items() if client in peers)
-
-    def _threshold(self, client: int) -> int:
-        return self._topology.shares_needed(len(self._hoods[client]))
+        return self._collect(exchange, replies, take_placed)
 
     def _void(self, reason: str) -> VoidRoundError:
         self._due.clear()
@@ -238,57 +280,15 @@ class SecureRound:
         if present < self._min_cohort:
             raise self._void(f"{present} clients {what}, and {self._min_cohort} are needed")
 
-    def _check_recoverable(self) -> None:
-        """Void the round before anyone reveals a share in vain."""
-        for client in sorted(self._dealers):
-            holders = len(self._partners(client)) + (client in self._counted)
-            needed = self._threshold(client)
-            if 0 < holders < needed:
-                raise self._void(
-                    f"{holders} holders of shares of client {client} are left, and "
-                    f"{needed} are needed"
-                )
-
-    def _check_undivided(self) -> None:
-        """Void a round whose masks would come off each of several smaller sums."""
-        found = parts({c: peers & self._counted for c, peers in self._masked_with.items()})
-        if len(found) > 1:
-            raise self._void(
-                f"the clients left share masks only within {len(found)} parts of them, the "
-                f"smallest of {min(map(len, found))}, and one part is needed"
-            )
-
-    def _take_dealing(self, client: int, reply: Fields) -> None:
-        self._round.check(reply, Exchange.SHARES)
-        message.require(client in self._hoods, "it sent no keys")
-        hood = self._hoods[client]
-        peers = message.read_ids(reply, "peers")
-        whole = peers == [peer for peer in hood if peer != client]
-        message.require(whole, "'peers' is not its neighbourhood")
-        sealed = message.read_blobs(reply, "sealed", SEALED_BYTES, len(peers))
-        self._dealings[client] = Dealing(
-            threshold=self._threshold(client),
-            holders=hood,
-            sealed=dict(zip(peers, sealed, strict=True)),
-            seed_commitment=message.read_bytes(reply, "seed-commitment", KEY_BYTES),
-            commitments={
-                purpose: message.read_blobs(reply, key, KEY_BYTES, len(hood))
-                for purpose, key in (
-                    (Purpose.SEED_SHARE, "seed-share-commitments"),
-                    (Purpose.KEY_SHARE, "key-share-commitments"),
-                )
-            },
-        )
-
-    def _read_masked(self, client: int, reply: Fields, vector: Ring) -> set[int]:
+    def _read_masked(self, place: int, reply: Fields, vector: Any) -> set[int]:
         self._round.check(reply, Exchange.MASKED)
-        message.require(client in self._dealers, "it dealt no shares")
-        complaints = set(message.read_ids(reply, "spoiled"))
-        known = complaints <= self._peers(client)
-        message.require(known, "'spoiled' names a client that is no neighbour")
-        message.require(
-            vector.shape == (self._size,) and vector.dtype == self._dtype,
-            f"its vector has shape {vector.shape} and dtype {vector.dtype}, "
-            f"not ({self._size},) and {self._dtype}",
+        require(place in self._holdings.dealings, "it dealt no shares")
+        spoiled = set(read_places(reply, "spoiled", len(self._cohort)))
+        known = spoiled <= self._holdings.senders[place]
+        require(known, "'spoiled' names a client that dealt it nothing")
+        right = isinstance(vector, np.ndarray) and vector.dtype == self._dtype
+        require(
+            right and vector.shape == self._total.shape,
+            f"its vector is not one of {self._total.size} values of {self._dtype}",
         )
-        return complaints
+        return spoiled

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from math import sqrt
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any
 
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 
+from .._log import log
 from ..client.preparation import NOISE_TAIL, Preparation
 from ..server.deadlines import DeadlineGrid
 from ..server.summation import Round, Sum, Summation
 from ..wire.fixed_point import MIN_NOISE_STEPS, FixedPoint
-from ..wire.requests import COUNTED, HOSTED, Request
+from ..wire.requests import HOSTED
+from .arrivals import config_of, fields_of, masked_vector, read_all, round_of
+from .cohort import quorum
+from .digests import RECORD, REPORT, config_digest, model_digest
 from .graph import Topology
+from .identity import Roster
+from .message import Exchange, VoidRoundError
 from .message import Message as Fields
-from .message import RoundId, VoidRoundError
-from .mod import RECORD, REPORT, VECTOR
+from .offences import Offences
 from .payload import Payload
 from .server import SecureRound
-
-log = logging.getLogger("flwr.fedau")
-
-Answer = TypeVar("Answer")
 
 
 class SecureSum(Summation):
@@ -43,12 +44,21 @@ class SecureSum(Summation):
         A sum over fewer clients is void; the clients have a minimum of their own.
     topology : Topology (default: Topology())
         Who shares secrets with whom, and how many dropouts that allows.
+    colluding : int (default: 1)
+        How many clients of a neighbourhood may know or tell their share of split noise: clients
+        enlarge theirs accordingly, and their own number if it is larger. A participant knows one.
     exchange_timeout : float (default: 60.0)
         Seconds for an exchange other than training.
     report_clipping : bool (default: False)
         Ask for the fraction of values beyond the range, summed up like everything else.
     seed : int | None (default: None)
         Makes the random rounding, and so the sum, repeat from run to run.
+    roster : Path | str | None (default: None)
+        A copy of the clients' roster, which they need not believe: the server leaves out whoever
+        is not in it, where the clients would refuse the round.
+    max_offences : int (default: 2)
+        A node that provably broke the protocol in so many rounds is left out for the rest of the
+        training; 0: never.
     """
 
     secure = True
@@ -59,24 +69,39 @@ class SecureSum(Summation):
         fixed_point: FixedPoint | None = None,
         min_cohort: int = 3,
         topology: Topology | None = None,
+        colluding: int = 1,
         exchange_timeout: float = 60.0,
         report_clipping: bool = False,
         seed: int | None = None,
+        roster: Path | str | None = None,
+        max_offences: int = 2,
     ) -> None:
         if min_cohort < 2:
             raise ValueError(f"min_cohort={min_cohort} must be at least 2.")
+        if not 0 <= colluding < min_cohort:
+            raise ValueError(
+                f"colluding={colluding} must be at least 0 and below min_cohort={min_cohort}."
+            )
         if not exchange_timeout > 0:
             raise ValueError(f"exchange_timeout={exchange_timeout} must be > 0 seconds.")
         self.fixed_point = fixed_point or FixedPoint()
         self.min_cohort = min_cohort
         self.topology = topology or Topology()
+        self.colluding = colluding
         self.exchange_timeout = exchange_timeout
         self.report_clipping = report_clipping
         self.seed = seed
+        self.roster = None if roster is None else Roster.load(Path(roster))
+        self.offences = Offences(max_offences)
+        if self.roster is None:
+            log.info("SecureSum without a roster: clients have to trust the server's protocol.")
         self.clipped: float | None = None
         self._secure: SecureRound | None = None
         self._payload: Payload | None = None
         self._refused: dict[int, str] = {}
+        self._dropouts: dict[str, int] = {}
+        # The fewest clients whose sum each one helped to unmask, the last time that they trained.
+        self._survivors: list[int] = []
 
     def __repr__(self) -> str:
         return f"SecureSum(min_cohort={self.min_cohort})"
@@ -94,6 +119,11 @@ class SecureSum(Summation):
                     f"{name} of {noise:.6g} on the sum must be at least four steps of the grid "
                     f"({MIN_NOISE_STEPS * grid.step}); use more bits."
                 )
+        if bit_std is not None and grid.step > 0.5:
+            raise ValueError(
+                f"bits={grid.bits} must be more for value_range={grid.value_range}: the bit of an "
+                f"adaptive norm is 1/2, and the grid's step {grid.step}."
+            )
         needed = norm + NOISE_TAIL * std / sqrt(grid.max_cohort)
         if needed > grid.value_range:
             raise ValueError(
@@ -101,23 +131,39 @@ class SecureSum(Summation):
                 f"{NOISE_TAIL:g} standard deviations of the least share of its noise."
             )
 
+    def metrics(self) -> dict[str, float]:
+        """Return how many of those asked did not answer in each exchange of the last round."""
+        return {f"dropouts_{exchange}": count for exchange, count in self._dropouts.items()}
+
     def open(self, this: Round, messages: list[Message]) -> list[Message]:
         """Exchange keys and shares; returns the train messages of those who dealt shares."""
-        self._secure, self._refused, self.clipped = None, {}, None
+        self._secure, self._refused, self._dropouts, self.clipped = None, {}, {}, None
+        messages = self._within_limits(messages)
         if not messages:
             return []
-        self._check_cohort(messages)
         self._payload = Payload(
             shapes=tuple(shape for _, _, shape, _ in this.layout.arrays()),
             fixed_point=self.fixed_point,
             report_clipping=self.report_clipping,
         )
+        survivors = [*self._survivors, self._fewest(len(messages))]
+        for message in messages:
+            asked = replace(
+                Preparation.from_config(config_of(message)),
+                grid=self.fixed_point,
+                colluding=self.colluding,
+                seed=self.seed,
+            )
+            asked.fitted(self._payload.size, survivors).announce(message.content)
         secure = SecureRound(
-            _round_id(messages[0]),
+            round_of(messages[0]),
             size=self._payload.size,
             dtype=self.fixed_point.dtype,
             min_cohort=self.min_cohort,
             topology=self.topology,
+            model=model_digest(messages[0].content),
+            config=config_digest(messages[0].content, self.report_clipping),
+            roster=self.roster,
         )
         try:
             nodes = [message.metadata.dst_node_id for message in messages]
@@ -127,9 +173,12 @@ class SecureSum(Summation):
             self._refused |= secure.collect_shares(second)
         except VoidRoundError as void:
             log.warning("Round %d is void: %s.", this.number, void)
+            self._refused |= secure.refused
             return []
-        self._secure = secure
-        return self._train_messages(messages, secure.masked_requests())
+        self._secure, self._survivors = secure, [self._fewest(secure.cohort)]
+        requests = secure.masked_requests()
+        self._dropouts[Exchange.MASKED] = len(requests)
+        return self._train_messages(messages, requests)
 
     def close(self, this: Round, replies: list[Message]) -> Sum:
         """Add up the masked vectors and have the masks removed from the sum."""
@@ -138,16 +187,28 @@ class SecureSum(Summation):
         result = Sum(rejected=self._refused)
         if secure is None or payload is None:
             return result
-        masked = self._read(replies, result, _vector)
-        hosted = {node: fields.pop("hosted") for node, (fields, _) in masked.items()}
+        masked = read_all(replies, result, lambda reply: masked_vector(reply, this, payload))
+        hosted = {node: clients for node, (_, _, clients) in masked.items()}
         replies.clear()
+        self._dropouts[Exchange.MASKED] -= len(masked)
+        result.exposed = bool(masked)
+        if not masked:
+            # An adaptive norm was too large for so few of them, maybe: the least is safe.
+            self._survivors = [self._fewest(self.min_cohort)]
         try:
-            result.rejected |= secure.collect_masked(masked)
+            vectors = {node: (fields, vector) for node, (fields, vector, _) in masked.items()}
+            result.rejected |= secure.collect_masked(vectors)
+            if self.roster is not None:
+                signed = self._exchange(this, secure.consistency_requests())
+                self._refused |= secure.collect_consistency(signed)
             revealed = self._exchange(this, secure.unmask_requests())
             total, refused = secure.collect_unmask(revealed)
         except VoidRoundError as void:
             log.warning("Round %d is void: %s.", this.number, void)
+            result.rejected |= secure.refused
             return result
+        finally:
+            self.offences.note(this.number, secure.offences)
         # A client that failed to unmask is in the sum all the same.
         for node, reason in refused.items():
             log.warning("Node %d did not unmask: %s.", node, reason)
@@ -157,21 +218,33 @@ class SecureSum(Summation):
         result.parts = this.layout.assembled(arrays)
         result.nodes = sorted(secure.counted, key=this.order)
         for node in result.nodes:
-            asked = this.asked[node]
-            result.clients += [c for c in asked if c in hosted[node]] if hosted[node] else asked
+            result.clients += hosted[node]
         if clipped is not None:
             self.clipped = clipped / len(result.nodes)
             log.info("%.3g %% of all values were clipped.", 100 * self.clipped)
         return result
 
-    def _check_cohort(self, messages: list[Message]) -> None:
-        hosted = [_config(message).get(HOSTED) for message in messages]
-        clients = sum(len(some) if isinstance(some, list) else 1 for some in hosted)
-        if clients > self.fixed_point.max_cohort:
-            raise ValueError(
-                f"max_cohort={self.fixed_point.max_cohort} is below the {clients} clients of this "
-                "round; the sum could overflow."
-            )
+    def _fewest(self, cohort: int) -> int:
+        """Return the fewest clients whose sum any client of a cohort helps to unmask."""
+        if self.roster is not None:
+            return max(quorum(cohort), self.min_cohort)
+        return self.topology.shares_needed(self.topology.degree(cohort, self.min_cohort) + 1)
+
+    def _within_limits(self, messages: list[Message]) -> list[Message]:
+        """Leave out who cheated too often, and who comes after as many as the ring can hold."""
+        within, clients, most = [], 0, self.fixed_point.max_cohort
+        for message in messages:
+            node = message.metadata.dst_node_id
+            hosted = config_of(message).get(HOSTED)
+            count = len(hosted) if isinstance(hosted, list) else 1
+            if self.offences.excludes(node):
+                self._refused[node] = "it broke the protocol too often"
+            elif clients + count > most:
+                self._refused[node] = f"more than max_cohort={most} clients could overflow the sum"
+            else:
+                clients += count
+                within.append(message)
+        return within
 
     def _train_messages(
         self, messages: list[Message], requests: Mapping[int, Fields]
@@ -186,8 +259,6 @@ class SecureSum(Summation):
             head = message.metadata
             if head.dst_node_id not in requests:
                 continue
-            asked = Preparation.from_config(_config(message))
-            replace(asked, grid=self.fixed_point, seed=self.seed).announce(message.content)
             fields: dict[str, Any] = {**requests[head.dst_node_id], REPORT: self.report_clipping}
             message.content[RECORD] = ConfigRecord(fields)
             chosen.append(
@@ -201,48 +272,18 @@ class SecureSum(Summation):
         messages = [Message(c, n, MessageType.TRAIN, ttl=seconds) for n, c in contents.items()]
         replies = DeadlineGrid(this.grid).send_and_receive(messages, timeout=seconds)
         result = Sum()
-        answers = self._read(replies, result, _fields)
+        answers = read_all(replies, result, fields_of)
         # The SuperLink itself replies for a node that is gone, under an id of its own.
         self._refused |= {n: reason for n, reason in result.rejected.items() if n in requests}
-        return {node: fields for node, fields in answers.items() if node in requests}
-
-    def _read(
-        self, replies: Iterable[Message], result: Sum, read: Callable[[Message], Answer]
-    ) -> dict[int, Answer]:
-        answers: dict[int, Answer] = {}
-        for reply in replies:
-            node = reply.metadata.src_node_id
-            if reply.has_error():
-                result.rejected[node] = reply.error.reason or "an error without a reason"
-                continue
-            try:
-                answers[node] = read(reply)
-            except Exception:  # whatever a client put into its bytes is the client's fault
-                wrong = "not an answer of a secure sum; its client needs SecureSumMod"
-                result.rejected[node] = wrong
+        answers = {node: fields for node, fields in answers.items() if node in requests}
+        exchange = str(next(iter(requests.values()), {}).get("exchange"))
+        self._dropouts[exchange] = len(requests) - len(answers)
         return answers
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a checkpoint needs."""
+        return self.offences.state_dict()
 
-def _fields(reply: Message) -> Fields:
-    fields: Any = reply.content.config_records[RECORD]
-    return {**fields}
-
-
-def _vector(reply: Message) -> tuple[dict[str, Any], Any]:
-    fields: dict[str, Any] = {**_fields(reply)}
-    hosted = fields.get("hosted")
-    if not isinstance(hosted, list) or len(set(hosted)) != len(hosted):
-        raise ValueError("'hosted' is no list of clients")
-    return fields, reply.content.array_records[VECTOR]["masked"].numpy()
-
-
-def _config(message: Message) -> ConfigRecord:
-    """Return the config of a train message, which is the one record of this kind."""
-    return next(iter(message.content.config_records.values()))
-
-
-def _round_id(message: Message) -> RoundId:
-    # Which round a client was last counted in matters to itself only, and is a list for a host.
-    common = {key: value for key, value in _config(message).items() if key != COUNTED}
-    request = Request.from_config(common)
-    return RoundId(request.training, request.attempt, request.round)
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.offences.load_state_dict(state)

@@ -94,17 +94,21 @@ def _arrived(pull: Future[list[Message]], node: int) -> list[Message] | None:
         return []
     if not pulled:
         return None
-    honest = [reply for reply in pulled if _sender(reply, node) == node]
-    if len(honest) < len(pulled):
-        log.warning("Rejected the reply of node %d: it is in the name of another.", node)
+    honest = []
+    for reply in pulled:
+        if reply.metadata.src_node_id == node or _is_broken_off(reply):
+            honest.append(reply)
+        elif reply.has_error() and reply.metadata.src_node_id == _flower.SUPERLINK_NODE_ID:
+            # Not the node's: it died, or its answer was lost on the SuperLink.
+            log.warning("No reply of node %d: the SuperLink says %r.", node, reply.error.reason)
+        else:
+            log.warning("Rejected the reply of node %d: it is in the name of another.", node)
     return honest
 
 
-def _sender(reply: Message, node: int) -> int:
-    # For a reply whose upload broke off, Flower puts an error of its own in the place of it.
-    if reply.has_error() and reply.error.code == _flower.ErrorCode.MESSAGE_UNAVAILABLE:
-        return node
-    return reply.metadata.src_node_id
+def _is_broken_off(reply: Message) -> bool:
+    """Return whether this is Flower's own error in the place of a reply whose upload broke off."""
+    return reply.has_error() and reply.error.code == _flower.ErrorCode.MESSAGE_UNAVAILABLE
 
 
 def _pull(grid: Grid, message_id: str, slots: Semaphore) -> Future[list[Message]]:

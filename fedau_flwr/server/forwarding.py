@@ -1,7 +1,5 @@
 """A Flower grid that hands everything on to another one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

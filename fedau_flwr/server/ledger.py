@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..wire.requests import WEIGHTED, Request
+from ..wire.requests import WEIGHTED, Request, hosted_config
 
 
 def check_population(num_clients: object) -> None:
@@ -29,6 +29,7 @@ class Ledger:
     round: int = 0
     safe: int | None = None
     counted: dict[int, int] = field(default_factory=dict)
+    released: int = 0  # the last round whose sum is on the disk: no attempt goes back before it
 
     def open(self, server_round: int) -> None:
         """Begin a round, which must come after the last one."""
@@ -40,7 +41,12 @@ class Ledger:
         self.round = server_round
 
     def request(
-        self, client: int, *, transform: str = WEIGHTED, groups: Mapping[str, float] | None = None
+        self,
+        client: int,
+        *,
+        transform: str = WEIGHTED,
+        groups: Mapping[str, float] | None = None,
+        unweighted: tuple[int, ...] = (),
     ) -> Request:
         """Return what this round's message tells `client`, and remember that it was asked."""
         request = Request(
@@ -49,15 +55,39 @@ class Ledger:
             client=client,
             attempts=tuple(self.attempts),
             counted=self.counted.get(client),
-            safe=self.safe,
+            safe=None if self.safe is None else max(self.safe, self.released),
             transform=transform,
             groups=groups or {},
+            unweighted=unweighted,
         )
         self.counted.setdefault(client, 0)
         return request
 
-    def count(self, clients: Iterable[int]) -> None:
-        """Note that the contributions of `clients` are in this round's sum."""
+    def config(self, clients: Iterable[int], *, hosting: bool, **fields: Any) -> dict[str, Any]:
+        """Return the entries of this round's message to the node of these clients."""
+        requests = [self.request(client, **fields) for client in clients]
+        return hosted_config(requests) if hosting else {**requests[0].to_config()}
+
+    def replay(self, clients: Iterable[int]) -> None:
+        """Note who was asked in this round, which is not run again, by an earlier attempt."""
+        for client in clients:
+            self.counted.setdefault(client, 0)
+
+    def resume_after(self, server_round: int, attempts: Sequence[tuple[int, int]]) -> None:
+        """Start later than after the checkpoint, up to where `attempts` have come: nobody is asked.
+
+        These may have ended without a checkpoint of their own, but what they counted stays counted.
+        """
+        number, start = self.attempts[-1]
+        self.released = server_round
+        if server_round >= start:
+            number = max(number, attempts[-1][0] + 1)
+            self.attempts = [*attempts, (number, server_round + 1)]
+
+    def count(self, clients: Iterable[int], *, released: bool = False) -> None:
+        """Note that the contributions of `clients` are in this round's sum, and if it is safe."""
+        if released:
+            self.released = self.round
         for client in clients:
             self.counted[client] = self.round
 

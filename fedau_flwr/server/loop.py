@@ -14,7 +14,9 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from .deadlines import with_deadline
+from .outcome import Outcome
 from .report import RoundReport
+from .summation import Summation
 
 log = logging.getLogger("flwr.loop")
 
@@ -141,6 +143,7 @@ class RoundLoop:
         self.round_seconds = 0.0
         self.result = Result()
         self._set_round = getattr(grid, "set_round", None)
+        self._summation: Any = getattr(strategy, "summation", None)
         self._train_config = train_config
         self._check_replies = check_replies
         self._earlier = 0.0
@@ -158,6 +161,8 @@ class RoundLoop:
         try:
             for callback in self.callbacks:
                 callback.prepare(self)
+            if hasattr(self._summation, "check_rounds"):
+                self._summation.check_rounds(self.rounds)
             for callback in self.callbacks:
                 callback.on_start(self)
             while self.status == "running" and self.round < self.rounds:
@@ -177,6 +182,8 @@ class RoundLoop:
         if failure is not None:
             raise failure
         log.info("%s", self.sentence)
+        if isinstance(outcome := getattr(self.strategy, "outcome", None), Outcome):
+            outcome.finish()
         self.result.arrays = self.arrays
         return self.result
 
@@ -205,7 +212,7 @@ class RoundLoop:
         self.metrics = {}
         for callback in self.callbacks:
             callback.before_round(self)
-        budget = getattr(getattr(self.strategy, "summation", None), "rounds_left", None)
+        budget = getattr(self._summation, "rounds_left", None)
         if budget is not None and budget(1) < 1:
             where = f"round {self.round} of {self.rounds}"
             self.stop(f"The run was stopped after {where}, because the privacy budget is spent.")
@@ -228,6 +235,7 @@ class RoundLoop:
             messages = list(self.strategy.configure_train(number, self.arrays, config, self.grid))
             for message in messages:  # nothing stale may queue up for a straggler
                 message.metadata.ttl = min(message.metadata.ttl, self.timeout)
+            nodes = tuple(message.metadata.dst_node_id for message in messages)
         with self.timed("exchange"):
             replies = list(self.grid.send_and_receive(messages, timeout=self.timeout))
         with self.timed("aggregate"):
@@ -240,9 +248,11 @@ class RoundLoop:
             self.result.train_metrics_clientapp[number] = metrics
             self.metrics |= metrics
         self.round, self.round_seconds = number, time.monotonic() - began
-        return self._report(len(messages), arrived)
+        if isinstance(summation := getattr(self.strategy, "summation", None), Summation):
+            self.metrics |= summation.metrics()
+        return self._report(nodes, arrived)
 
-    def _report(self, asked: int, arrived: list[tuple[int, bool]]) -> RoundReport:
+    def _report(self, nodes: tuple[int, ...], arrived: list[tuple[int, bool]]) -> RoundReport:
         """Return the strategy's own report, or that of one that counts every reply."""
         own: RoundReport | None = getattr(self.strategy, "last_round", None)
         if own is not None and own.round == self.round:
@@ -250,12 +260,13 @@ class RoundLoop:
         counted = tuple(node for node, error in arrived if not error)
         return RoundReport(
             round=self.round,
-            asked=asked,
+            asked=len(nodes),
             counted=len(counted),
             rejected=len(arrived) - len(counted),
-            absent=asked - len(arrived),
+            absent=len(nodes) - len(arrived),
             seconds=self.round_seconds,
             clients=counted,
+            nodes=nodes,
         )
 
     def _failed(self, error: BaseException) -> BaseException:

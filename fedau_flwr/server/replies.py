@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from .._log import log
 from ..arrays import is_averaged, wire_dtype
+from ..client.separation import RESTING
 from ..wire.dialects import NUMPY_METRICS, contribution_records
 from ..wire.parts import Layout, Parts, flat_name
 from ..wire.records import decode
@@ -22,10 +23,12 @@ class Rejection(Exception):
 
 
 def expected(replies: Iterable[Message], asked: Mapping[int, list[int]]) -> list[Message]:
-    """Drop, in place, replies of nodes that were not asked in this round."""
+    """Drop, in place, replies of nodes that were not asked in this round or rest in it."""
     replies = replies if isinstance(replies, list) else list(replies)
     expected = []
     for reply in replies:
+        if reply.has_error() and RESTING in (reply.error.reason or ""):
+            continue
         if reply.metadata.src_node_id in asked:
             expected.append(reply)
         elif reply.has_error():  # the SuperLink's own, for a node that does not answer any more
@@ -40,10 +43,7 @@ def expected(replies: Iterable[Message], asked: Mapping[int, list[int]]) -> list
 def read_contribution(reply: Message, layout: Layout, example_key: str) -> Parts:
     """Return a reply's parts, or raise `Rejection` with what is wrong with it."""
     if reply.has_error():
-        reason = reply.error.reason or "an error without a reason"
-        if "KeyError" in reason and "fitins.parameters" in reason:
-            reason += ", since it is a NumPyClient; the strategy needs numpy_clients=True"
-        raise Rejection(reason)
+        raise Rejection(reply.error.reason or "an error without a reason")
     content = reply.content
     _check_weighted(content, example_key)
     known = {NUMPY_METRICS, "fitres.status", LABEL_RECORD}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from .._log import log
+from .reasons import sentence
 
 if TYPE_CHECKING:
     from .summation import Round, Sum
@@ -32,6 +33,10 @@ class RoundReport:
         From the first message to the end of the sum.
     clients : tuple[int, ...]
         The clients in the sum, by number where that is known, else by node id.
+    nodes : tuple[int, ...]
+        The nodes that were asked.
+    reasons : Mapping[int, str]
+        Why a node's reply was rejected, on one line.
     """
 
     round: int
@@ -41,6 +46,8 @@ class RoundReport:
     absent: int
     seconds: float
     clients: tuple[int, ...] = ()
+    nodes: tuple[int, ...] = ()
+    reasons: Mapping[int, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, this: Round, result: Sum, seconds: float) -> RoundReport:
@@ -53,13 +60,18 @@ class RoundReport:
             absent=len(this.asked.keys() - result.nodes - result.rejected.keys()),
             seconds=seconds,
             clients=tuple(result.clients),
+            nodes=tuple(this.asked),
+            reasons={node: sentence(reason) for node, reason in result.rejected.items()},
         )
 
-    def log(self, rejected: Mapping[int, str]) -> None:
+    def numbers(self) -> dict[str, float]:
+        """Return the round in numbers, for other programs."""
+        names = ("round", "asked", "counted", "rejected", "absent", "seconds")
+        return {name: getattr(self, name) for name in names}
+
+    def log(self) -> None:
         """Write a line about the round, and one for each reply that was rejected."""
         numbers = (self.round, self.counted, self.rejected, self.absent, self.seconds)
         log.info("Round %d: %d counted, %d rejected, %d without reply, %.1f s", *numbers)
-        for node, reason in rejected.items():
-            # The words may be the client's own, of any length and with lines of their own.
-            said = " ".join(reason.split())[:500].rstrip(".")
-            log.warning("Rejected the reply of node %d: %s.", node, said)
+        for node, reason in self.reasons.items():
+            log.warning("Rejected the reply of node %d: %s.", node, reason)

@@ -1,7 +1,5 @@
 """Which clients a node stands for."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 

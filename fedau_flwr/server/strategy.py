@@ -2,43 +2,41 @@
 
 from __future__ import annotations
 
-import inspect
-import random
 import time
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
-from flwr.app import (
-    DEFAULT_TTL,
-    ArrayRecord,
-    ConfigRecord,
-    Message,
-    MessageType,
-    MetricRecord,
-    RecordDict,
-)
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import FedAvg, Result
+from flwr.serverapp.strategy import Result
 
+from .. import _flower
 from .._log import log
 from ..arrays import Arrays, moved
 from ..client.transform import Transform
-from ..privacy.gaussian import GaussianPrivacy
-from ..wire.dialects import NUMPY_REQUEST, numbered
+from ..privacy import GaussianPrivacy, MatrixPrivacy
+from ..statistics import Statistics, named, stepped
 from ..wire.parts import Layout, Parts
 from ..wire.records import decode_all, encode
-from ..wire.requests import hosted_config
+from .asking import Asking
 from .deadlines import with_deadline
+from .delivery import Deliveries, Delivering
+from .evaluation import EvaluatingStrategy
 from .groups import Groups
 from .ledger import Ledger, check_population
+from .numpy_clients import are_numpy_clients, ask_numpy_clients
+from .outcome import Outcome
 from .replies import expected
 from .report import RoundReport
 from .roster import Roster
+from .settings import check_model, check_settings
 from .summation import PlainSum, Round, Summation
+from .wrappers import refuse_wrappers
 
 
-class SumStrategy(FedAvg):
+class SumStrategy(Delivering, EvaluatingStrategy):
     """A method whose server needs nothing but a sum over its participants.
 
     A method says which `transform` its clients apply to their updates and overrides `step`, the
@@ -64,21 +62,25 @@ class SumStrategy(FedAvg):
         `η`.
     summation : Summation | None (default: None)
         How contributions become a sum; plain addition by default.
-    privacy : GaussianPrivacy | None (default: None)
-        Clip contributions and put noise on their sum: the server's own, or under a secure
-        sum the clients'.
+    privacy : GaussianPrivacy | MatrixPrivacy | None (default: None)
+        Clip contributions and put noise on their sum; under a secure sum it is the clients'.
     roster : Roster | None (default: None)
         Which clients a node stands for, where that is known: ``grid.roster`` of an
         `AvailabilityGrid` or a `HostGrid`.
     numpy_clients : bool (default: False)
-        Speak the records of `NumPyClient`s.
+        Speak the records of `NumPyClient`s from the first message on. Otherwise the answers to
+        it tell, at the cost of asking twice in the first round.
+    unweighted : Iterable[str] (default: ())
+        Names or patterns of arrays that are averaged over the participants with weight 1, as the
+        statistics of normalisation layers always are; see `fedau_flwr.statistics`.
     round_timeout : float | None (default: None)
         Deadline of a round in seconds, which is also its messages' time to live: a straggler
         is an absentee, and nothing stale queues up for it. By default it is the `timeout`
         that `start` is given.
     **options
         Options of Flower's `FedAvg`. Here `min_*_nodes` default to 0, since a thin round is
-        normal, and `fraction_evaluate` to 0.0, since replies to it carry example counts.
+        normal, and `fraction_evaluate` to 0.0, since replies to it carry example counts. The
+        first round alone waits for `min_available_nodes`, or for one.
     """
 
     transform: Transform
@@ -90,42 +92,33 @@ class SumStrategy(FedAvg):
         *,
         server_learning_rate: float = 1.0,
         summation: Summation | None = None,
-        privacy: GaussianPrivacy | None = None,
+        privacy: GaussianPrivacy | MatrixPrivacy | None = None,
         roster: Roster | None = None,
         numpy_clients: bool = False,
+        unweighted: Iterable[str] = (),
         round_timeout: float | None = None,
         **options: Any,
     ) -> None:
         check_population(num_clients)
-        if not server_learning_rate > 0:
-            raise ValueError(f"server_learning_rate is {server_learning_rate!r}, but must be > 0.")
-        if round_timeout is not None and not round_timeout > 0:
-            raise ValueError(f"round_timeout is {round_timeout!r}, but must be > 0 seconds.")
-        fraction_evaluate = options.pop("fraction_evaluate", 0.0)
-        if numpy_clients and fraction_evaluate:
-            raise ValueError("fraction_evaluate must be 0 with numpy_clients=True.")
-        for name in options.keys() - inspect.signature(FedAvg).parameters.keys():
-            raise ValueError(f"{name} is given, but {type(self).__name__} has no {name}.")
-        minimums = ("min_train_nodes", "min_evaluate_nodes", "min_available_nodes")
-        super().__init__(**{**dict.fromkeys(minimums, 0), **options})
-        # Not handed to the constructor, which would warn about what is our default.
-        self.fraction_evaluate = fraction_evaluate
+        positive = {"server_learning_rate": server_learning_rate, "round_timeout": round_timeout}
+        kinds = {"summation": summation, "privacy": privacy, "roster": roster}
+        check_settings(type(self), positive, kinds, options)
+        _flower.note_version()
+        super().__init__(Asking(num_clients), roster or Roster(), numpy_clients, **options)
         self.num_clients = num_clients
         self.server_learning_rate = server_learning_rate
         self.round_timeout = round_timeout
-        self.roster = roster or Roster()
-        self.numpy_clients = numpy_clients
-        if numpy_clients:
-            self.arrayrecord_key, self.configrecord_key = NUMPY_REQUEST
+        self.statistics = Statistics(unweighted)
         self.summation = summation or PlainSum()
         if privacy is not None:
             self.summation = privacy.around(self.summation)
         self.groups = Groups({})
         self.ledger = Ledger()
+        self.deliveries = Deliveries()
         self.last_round: RoundReport | None = None
-        self._timeout = float(DEFAULT_TTL)
-        self._offset = 0
+        self.outcome = Outcome()
         self._round: Round | None = None
+        self._sent: list[Message] = []
         self._names: list[str] = []
         self._opened_at = 0.0
 
@@ -150,6 +143,7 @@ class SumStrategy(FedAvg):
 
     def summary(self) -> None:
         """Log summary configuration of the strategy."""
+        refuse_wrappers(self)
         log.info("\t├──> %s settings:", type(self).__name__)
         settings = self.settings()
         for number, (name, value) in enumerate(settings.items(), 1):
@@ -175,15 +169,17 @@ class SumStrategy(FedAvg):
         **kwargs: Any,
     ) -> Result:
         """Run `num_rounds` rounds; after `load_state_dict` they follow those of the checkpoint."""
-        self._timeout = timeout
-        self._offset = self.ledger.round
+        self.timeout, self.offset = timeout, self.ledger.round
+        self.summation.check_rounds(self.offset + num_rounds)
         if (left := self.summation.rounds_left(num_rounds)) < num_rounds:
             log.warning("The privacy budget has room for %d of %d rounds.", left, num_rounds)
-        grid = with_deadline(grid)
         try:
-            return super().start(grid, initial_arrays, left, timeout, *args, **kwargs)
+            grid = with_deadline(grid)
+            result = super().start(grid, initial_arrays, left, timeout, *args, **kwargs)
         finally:
-            self._offset = 0
+            self.offset = 0
+        self.outcome.finish()
+        return result
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -191,86 +187,78 @@ class SumStrategy(FedAvg):
         """Ask the nodes that are there, each with the last round in which it was counted."""
         if not isinstance(transform := getattr(self, "transform", None), Transform):
             raise ValueError(f"transform is {transform!r}, but must be an instance of a Transform.")
-        self.ledger.open(server_round + self._offset)
+        refuse_wrappers(self)
+        self.ledger.open(server_round + self.offset)
         self._opened_at = time.monotonic()
-        self._names = list(arrays)
-        if self.numpy_clients:
-            arrays = ArrayRecord(numbered(arrays.values()))
-        nodes: list[int] = []
-        if self.summation.rounds_left(1):
-            nodes = self._present(grid, self.fraction_train, self.min_train_nodes)
+        model = decode_all(arrays)
+        check_model(model)
+        self._names, unweighted = list(model), self.statistics.positions(model)
+        separation, asked = self.summation.separation, dict[int, list[int]]()
+        if (before := self.summation.asked_before(self.ledger.round)) is not None:
+            self.ledger.replay(before)
+        elif self.summation.rounds_left(1):
+            if self.fraction_train > 0:
+                self.asking.begin(grid, self.ledger.round, self.min_available_nodes)
+            here = self.asking.choose(grid, self.roster, self.fraction_train, self.min_train_nodes)
+            awake = {node: separation.awake(some, self.ledger) for node, some in here.items()}
+            asked = {node: some for node, some in awake.items() if some}
         else:
             log.warning("The privacy budget is spent: nobody is asked in this round.")
-        asked = {node: here for node in nodes if (here := self.roster.clients(node))}
         scalars = (*self.transform.scalars, *self.summation.scalars)
+        layout = Layout(model, self.transform.parts, scalars, tuple(named(model, unweighted)))
         self._round = Round(
             number=self.ledger.round,
-            layout=Layout(decode_all(arrays), self.transform.parts, scalars),
+            attempts=tuple(self.ledger.attempts),
+            layout=layout.numbered() if self.numpy_clients else layout,
             order=self.roster.number,
             grid=grid,
-            timeout=self._deadline,
+            timeout=self.deadline,
             asked=asked,
             example_key=self.weighted_by_key,
         )
+        say = partial(
+            self.ledger.config,
+            hosting=self.roster.hosting,
+            transform=self.transform.to_text(),
+            groups=self.groups.weights(),
+            unweighted=unweighted,
+        )
+        rest = separation.to_config()
+        self.deliveries.repeat(self, self._round, config)
         messages = [
-            self._message(node, MessageType.TRAIN, arrays, {**config, **self._participation(here)})
-            for node, here in asked.items()
+            self.message(node, MessageType.TRAIN, arrays, {**config, **say(clients), **rest})
+            for node, clients in asked.items()
         ]
-        return self.summation.open(self._round, messages)
-
-    def _message(self, node: int, kind: str, arrays: ArrayRecord, config: Any) -> Message:
-        content = RecordDict({self.arrayrecord_key: arrays})
-        content[self.configrecord_key] = ConfigRecord(config)
-        return Message(content, node, kind, ttl=self._deadline)
-
-    @property
-    def _deadline(self) -> float:
-        return self.round_timeout or self._timeout
-
-    def _participation(self, clients: list[int]) -> dict[str, Any]:
-        """Return what this round's message says to the clients of one node."""
-        transform, weights = self.transform.to_text(), self.groups.weights()
-        requests = [self.ledger.request(n, transform=transform, groups=weights) for n in clients]
-        return hosted_config(requests) if self.roster.hosting else {**requests[0].to_config()}
-
-    def _present(self, grid: Grid, fraction: float, least: int) -> list[int]:
-        """Return the nodes to ask, from one snapshot of the grid."""
-        if fraction == 0.0:
-            return []
-        while len(nodes := sorted(grid.get_node_ids())) < self.min_available_nodes:
-            sentence = "Waiting for nodes to connect: %d connected (minimum required: %d)."
-            log.info(sentence, len(nodes), self.min_available_nodes)
-            time.sleep(1)
-        nodes.sort(key=self.roster.number)
-        wanted = min(max(int(len(nodes) * fraction), least), len(nodes))
-        return nodes if wanted == len(nodes) else random.sample(nodes, wanted)
+        self._sent = self.summation.open(self._round, messages)
+        return self._sent
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Add up the contributions that arrived and let the rule make its step."""
-        this, number = self._round, server_round + self._offset
+        this, number = self._round, server_round + self.offset
         if this is None or this.number != number:
             raise ValueError(
                 f"aggregate_train was called for round {number}, but configure_train was not."
             )
-        self._round = None
-        result = self.summation.close(this, expected(replies, this.asked))
-        self.ledger.count(result.clients)
+        replies = expected(replies, this.asked)
+        if not self.numpy_clients and are_numpy_clients(replies):
+            self.numpy_clients = True
+            this, replies = ask_numpy_clients(this, self._sent, replies, self.summation.secure)
+        self._round, self._sent = None, []
+        result = self.summation.close(this, replies)
+        self.ledger.count(result.clients, released=result.released)
         self.groups.advance(group for group in result.groups if group in self.groups)
         self.last_round = RoundReport.of(this, result, time.monotonic() - self._opened_at)
-        self.last_round.log(result.rejected)
-        model = self.step(this.layout.model, result.parts, len(result.clients))
+        self.last_round.log()
+        self.outcome.note(self.last_round)
+        if not self.roster.hosting:
+            self.asking.compare(len(self.ledger.counted))
+            self.outcome.hint(metrics=bool(result.metrics) or self.summation.secure)
+        model = stepped(self.step, this.layout, result.parts, len(result.clients))
+        self.deliveries.send(self, this, result.clients, model)
         metrics = result.mean_metrics(self.train_metrics_aggr_fn, self.weighted_by_key)
         return encode(dict(zip(self._names, model.values(), strict=True))), metrics
-
-    def configure_evaluate(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> list[Message]:
-        """Configure federated evaluation, from one snapshot of the nodes."""
-        nodes = self._present(grid, self.fraction_evaluate, self.min_evaluate_nodes)
-        fields = {**config, "server-round": server_round + self._offset}
-        return [self._message(node, MessageType.EVALUATE, arrays, fields) for node in nodes]
 
     def checkpointed(self, server_round: int) -> None:
         """Note that a checkpoint of `server_round` is safe, so that clients drop older state.
@@ -280,6 +268,7 @@ class SumStrategy(FedAvg):
         of them names the oldest, also after `load_state_dict`.
         """
         self.ledger.safe = server_round
+        self.summation.checkpointed(server_round)
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a checkpoint needs beside the model to go on as if it had not stopped."""
@@ -287,11 +276,14 @@ class SumStrategy(FedAvg):
             "ledger": self.ledger.state_dict(),
             "groups": self.groups.state_dict(),
             "summation": self.summation.state_dict(),
+            "deliveries": self.deliveries.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint, as a new attempt that starts with the round after it."""
         self.ledger.load_state_dict(state["ledger"])
         self.groups.load_state_dict(state["groups"])
+        self.deliveries.load_state_dict(state.get("deliveries", {}))
         # A checkpoint of version 0.1 has what is private about a sum by another name.
         self.summation.load_state_dict(state.get("summation", state.get("privacy", {})))
+        self.ledger.resume_after(*self.summation.last_release())

@@ -8,7 +8,7 @@ without any strategy noticing, and privacy is a wrapper around either.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,8 +17,14 @@ from flwr.app import Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 
 from .._log import log
+from ..client.preparation import WITHIN
+from ..client.separation import Separation
+from ..privacy.clipping import l2_norm
 from ..wire.parts import Layout, Parts, added_parts
 from .replies import Rejection, read_contribution, read_extras, read_hosted
+
+NORM_SLACK = 1e-5
+"""What adding up clipped contributions on a host may add to their norm."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,6 +39,7 @@ class Round:
     grid: Grid  # reaches the nodes
     timeout: float  # the deadline in seconds
     asked: Mapping[int, list[int]] = field(default_factory=dict)  # the clients of each node
+    attempts: tuple[tuple[int, int], ...] = ((1, 1),)  # number and first round of each
     # The metric in which a client without `FedAUMod` says how many examples it has.
     example_key: str = "num-examples"
 
@@ -44,21 +51,28 @@ class Sum:
     parts: Parts | None = None  # the sum part by part, if there is one
     nodes: list[int] = field(default_factory=list)  # whose contributions are in it
     clients: list[int] = field(default_factory=list)  # whose contributions are in it
+    exposed: bool = False  # whether contributions have left clients under a mask, sum or none
     rejected: dict[int, str] = field(default_factory=dict)  # nodes whose replies are not, and why
     groups: list[str] = field(default_factory=list)  # of every accepted reply that named one
     metrics: list[RecordDict] = field(default_factory=list)  # that clients chose to report
+    spent: dict[str, float] = field(default_factory=dict)  # of a privacy budget, by name
+    released: bool = False  # it is on the disk, and no resumed training will ask for it again
 
     def mean_metrics(
         self, aggregate: Callable[[list[RecordDict], str], MetricRecord], weight_key: str
     ) -> MetricRecord | None:
-        """Return the plain mean of reported metrics, or what the user's function makes of them."""
+        """Return the plain mean of reported metrics, or what the user's function makes of them.
+
+        What is spent of a privacy budget is beside them.
+        """
         for record in self.metrics:
             record.metric_records["metrics"][weight_key] = 1.0
+        found = None
         try:
-            return aggregate(self.metrics, weight_key) if self.metrics else None
+            found = aggregate(self.metrics, weight_key) if self.metrics else None
         except (KeyError, TypeError, ValueError) as odd:
             log.warning("Reported metrics are ignored, since replies differ in them: %s.", odd)
-            return None
+        return MetricRecord({**(found or {}), **self.spent}) if self.spent else found
 
 
 class Summation(ABC):
@@ -67,8 +81,17 @@ class Summation(ABC):
     secure = False
     """Whether replies hold nothing but masked values: no label, and the noise in their share."""
 
+    colluding = 0
+    """How many clients may know their share of the noise, if that is split."""
+
     scalars: tuple[str, ...] = ()
     """Parts of one value that clients add to those of their method."""
+
+    separation = Separation()
+    """How often clients are to take part at most; those that would rest are not asked."""
+
+    norm: float | None = None
+    """The largest L2 norm of a client's contribution, where contributions are clipped."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
@@ -81,6 +104,26 @@ class Summation(ABC):
         """Return how many of the wanted rounds may still be run."""
         return wanted
 
+    def check_rounds(self, rounds: int) -> None:
+        """Refuse a training of so many rounds, if it cannot have them."""
+        del rounds
+
+    def last_release(self) -> tuple[int, Sequence[tuple[int, int]]]:
+        """Return the last round whose sum is on the disk, and the attempts that led to it.
+
+        A resumed training asks nobody up to this round.
+        """
+        return 0, ()
+
+    def asked_before(self, server_round: int) -> list[int] | None:
+        """Return who was asked in a round whose sum is on the disk, None if it is not."""
+        del server_round
+        return None
+
+    def checkpointed(self, server_round: int) -> None:
+        """Note that nobody will go back to a round before `server_round`."""
+        del server_round
+
     def open(self, this: Round, messages: list[Message]) -> list[Message]:
         """Prepare a round; returns the train messages that are to be sent."""
         return messages
@@ -88,6 +131,10 @@ class Summation(ABC):
     @abstractmethod
     def close(self, this: Round, replies: list[Message]) -> Sum:
         """Add up; consumes `replies`."""
+
+    def metrics(self) -> dict[str, float]:
+        """Return what the protection of the last round came to, for the loop's metrics."""
+        return {}
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a checkpoint needs."""
@@ -113,6 +160,7 @@ class PlainSum(Summation):
                     raise Rejection("a second reply in the same round")
                 parts = read_contribution(reply, this.layout, this.example_key)
                 clients = read_hosted(reply, this.asked.get(node, []))
+                self._check_norm(parts, len(clients))
             except Rejection as rejection:
                 result.rejected[node] = str(rejection)
                 continue
@@ -128,6 +176,14 @@ class PlainSum(Summation):
             log.error("The sum of the contributions is not finite: the round counts nobody.")
             return Sum(rejected=result.rejected)
         return result
+
+    def _check_norm(self, parts: Parts, clients: int) -> None:
+        """Reject what no clipping made: the noise would not cover it."""
+        if self.norm is None:
+            return
+        values = [v for part, some in parts.items() if part != WITHIN for v in some.values()]
+        if (found := l2_norm(values)) > self.norm * clients * (1 + NORM_SLACK):
+            raise Rejection(f"a contribution of norm {found:.6g}, above the norm {self.norm:.6g}")
 
 
 def _place(this: Round, reply: Message) -> tuple[int, float, str]:

@@ -24,12 +24,18 @@ class InProcessGrid(Grid):
         Number of nodes to start with; they get the partition ids 0, 1, …
     run_config : dict, optional
         The run config of every node's context.
+    node_config : dict, optional
+        What the node config of every node holds beside its partition id.
     """
 
     keeps_deadlines = True
 
     def __init__(
-        self, app: ClientApp, clients: int, run_config: dict[str, UserConfigValue] | None = None
+        self,
+        app: ClientApp,
+        clients: int,
+        run_config: dict[str, UserConfigValue] | None = None,
+        node_config: dict[str, UserConfigValue] | None = None,
     ) -> None:
         identity = _flower.TaskIdentity
         identity.run_id, identity.node_id, identity.task_id = 1, _flower.SUPERLINK_NODE_ID, 1
@@ -41,7 +47,8 @@ class InProcessGrid(Grid):
         self._run_config = run_config or {}
         self._replies: dict[str, Message] = {}
         for client in range(clients):
-            self.connect({"partition-id": client, "num-partitions": clients})
+            number = {"partition-id": client, "num-partitions": clients}
+            self.connect({**number, **(node_config or {})})
 
     def connect(self, node_config: dict[str, UserConfigValue]) -> int:
         """Add a node and return its id."""

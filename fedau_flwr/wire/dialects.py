@@ -3,19 +3,20 @@
 A `NumPyClient` has a list of arrays in place of named ones, and a fixed set of records around it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 
 from ..arrays import Arrays
 from .parts import PARTS_RECORD, Layout, Parts, beside
 from .records import encode
 
-NUMPY_REQUEST = ("fitins.parameters", "fitins.config")
+_NUMPY_REQUESTS = {
+    MessageType.TRAIN: ("fitins.parameters", "fitins.config"),
+    MessageType.EVALUATE: ("evaluateins.parameters", "evaluateins.config"),
+}
 NUMPY_PARAMETERS = "fitres.parameters"
 NUMPY_METRICS = "fitres.metrics"
 
@@ -25,6 +26,35 @@ T = TypeVar("T")
 def numbered(values: Iterable[T]) -> dict[str, T]:
     """Return a `NumPyClient`'s arrays by names, which are their positions."""
     return {str(number): value for number, value in enumerate(values)}
+
+
+def in_numpy_records(message: Message) -> Message:
+    """Return a message with one array and one config record as a `NumPyClient` reads it."""
+    head = message.metadata
+    arrays_key, config_key = _NUMPY_REQUESTS[head.message_type]
+    (arrays,), (config,) = (
+        message.content.array_records.values(),
+        message.content.config_records.values(),
+    )
+    content = RecordDict({arrays_key: ArrayRecord(numbered(arrays.values())), config_key: config})
+    return Message(content, head.dst_node_id, head.message_type, ttl=head.ttl)
+
+
+def with_metrics(reply: Message, weight_key: str) -> Message:
+    """Return an answer to an evaluate message with its metrics in one record.
+
+    A `NumPyClient`'s loss, example count and metrics are in a record each.
+    """
+    if reply.has_error() or "evaluateres.loss" not in reply.content:
+        return reply
+    records = reply.content
+    metrics = MetricRecord({"loss": records.metric_records["evaluateres.loss"]["loss"]})
+    for name, value in records.config_records.get("evaluateres.metrics", ConfigRecord()).items():
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            metrics[name] = value
+    metrics[weight_key] = records.metric_records["evaluateres.num_examples"]["num_examples"]
+    reply.content = RecordDict({"metrics": metrics})
+    return reply
 
 
 def reply_arrays(parts: Parts, model: Arrays) -> tuple[Arrays, Arrays]:

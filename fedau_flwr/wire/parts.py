@@ -2,14 +2,15 @@
 
 A contribution is one or several *parts*. Most are shaped like the model; a scalar is a part with
 one value. The first part travels in place of the trained model, in the reply's own array record,
-the others beside it. Arrays that are not averaged (integers, bools) are in no part; zeros stand in
-for them in the reply's own record, and the server ignores them.
+the others beside it. Statistics of normalisation layers (`fedau_flwr.statistics`) are in the first
+part alone. Arrays that are not averaged (integers, bools) are in no part; zeros stand in for them
+in the reply's own record, and the server ignores them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -62,12 +63,22 @@ class Layout:
     model: Arrays  # by the names under which updates travel
     parts: tuple[str, ...] = (UPDATE,)  # shaped like the model, the first in its place
     scalars: tuple[str, ...] = ()  # of one value
+    unweighted: tuple[str, ...] = ()  # arrays that no method sees, in the first part alone
+
+    def numbered(self) -> Layout:
+        """Return this for a `NumPyClient`, whose arrays are named by their positions."""
+        place = {name: str(number) for number, name in enumerate(self.model)}
+        return replace(
+            self,
+            model={place[name]: value for name, value in self.model.items()},
+            unweighted=tuple(place[name] for name in self.unweighted),
+        )
 
     def arrays(self) -> Iterator[tuple[str, str, tuple[int, ...], np.dtype[Any]]]:
         """Yield part, name, shape and type of all arrays that are summed."""
-        for part in self.parts:
+        for number, part in enumerate(self.parts):
             for name, value in self.model.items():
-                if is_averaged(value.dtype):
+                if is_averaged(value.dtype) and (number == 0 or name not in self.unweighted):
                     yield part, name, value.shape, wire_dtype(value.dtype)
         for part in self.scalars:
             yield part, SCALAR, (), np.dtype(np.float32)

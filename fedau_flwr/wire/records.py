@@ -1,7 +1,5 @@
 """Numpy arrays as Flower records and back, without the copies that Flower makes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from functools import lru_cache
@@ -48,6 +46,16 @@ def _view(array: Array) -> NDArray[Any]:
         return array.numpy()
     flat: NDArray[Any] = np.frombuffer(data, dtype, count, start)
     return flat.reshape(shape, order="F" if fortran else "C")
+
+
+def decode_exactly(array: Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return an array of this shape and type; whatever else its sender put there is not touched."""
+    name, header = _written(shape, dtype)
+    size = len(header) + math.prod(shape) * dtype.itemsize
+    data = array.data
+    if array.stype != _NUMPY or len(data) != size or data[: len(header)] != header:
+        raise ValueError(f"not an array of shape {shape} and type {name}")
+    return np.frombuffer(data, dtype, math.prod(shape), len(header)).reshape(shape)
 
 
 @lru_cache(maxsize=4096)

@@ -5,14 +5,12 @@ counted. So every train message tells its receiver the last round in which it wa
 and enough about the training's checkpoints for a client to follow a resumed server back.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 ROUND = "server-round"
 TRAINING = "fedau-run"
@@ -22,9 +20,15 @@ SAFE = "fedau-safe"
 COUNTED = "fedau-counted"
 TRANSFORM = "fedau-transform"
 GROUPS = "fedau-groups"
+UNWEIGHTED = "fedau-unweighted"
+DELIVERY = "fedau-delivery"
+"""Marks a train message that asks for no training: it brings something for those who were counted
+in the round that it names."""
 HOSTED = "fedau-clients"
 """Clients that a message addresses at one host; its `COUNTED` is then a list, -1 for None."""
 
+SECURE_RECORD = "fedau-secure"
+"""The record that marks a message of a secure sum and holds its fields."""
 LABEL_RECORD = "fedau"
 """Name of the record that carries a reply's group, the one label that ever leaves a client."""
 GROUP = "fedau-group"
@@ -55,6 +59,7 @@ class Request:
     safe: int | None = None  # the last checkpointed round; None if there are no checkpoints
     transform: str = WEIGHTED  # what the client does with its update, with parameters, as JSON
     groups: Mapping[str, float] = field(default_factory=dict)  # weights of groups of clients
+    unweighted: tuple[int, ...] = ()  # positions of the model's arrays that have weight 1
 
     @property
     def attempt(self) -> int:
@@ -76,10 +81,12 @@ class Request:
             config[SAFE] = self.safe
         if self.groups:
             config[GROUPS] = json.dumps(dict(self.groups))
+        if self.unweighted:
+            config[UNWEIGHTED] = ",".join(map(str, self.unweighted))
         return config
 
     @classmethod
-    def from_config(cls, config: Mapping[str, object]) -> Request:
+    def from_config(cls, config: Mapping[str, object]) -> Self:
         """Read the fields of a train message; a bad one is refused in one sentence."""
         if TRAINING not in config:
             raise Refusal(
@@ -98,6 +105,7 @@ class Request:
             safe=_integer(config, SAFE, 0) if SAFE in config else None,
             transform=str(config.get(TRANSFORM, WEIGHTED)),
             groups=_group_weights(config.get(GROUPS, "{}")),
+            unweighted=_positions(config.get(UNWEIGHTED, "")),
         )
         now, (number, start) = request.round, request.attempts[-1]
         if now < start:
@@ -146,6 +154,12 @@ def _attempts(value: object) -> tuple[tuple[int, int], ...]:
             "'1@1,2@21'."
         )
     return attempts
+
+
+def _positions(value: object) -> tuple[int, ...]:
+    if not isinstance(value, str) or not re.fullmatch(r"|[0-9]{1,9}(,[0-9]{1,9})*", value):
+        raise Refusal(f"{UNWEIGHTED} is {value!r}, but must list positions as in '2,3'.")
+    return tuple(int(number) for number in value.split(",") if number)
 
 
 def _group_weights(value: object) -> dict[str, float]:

@@ -21,6 +21,7 @@ from simulations.bench.settings import BenchSettings
 from simulations.bench.side_by_side import Say, milliseconds
 from simulations.client_app import app
 from simulations.config import RunConfig
+from simulations.nodes.client_states import make_states
 from simulations.nodes.resident import initial_parameters
 from simulations.nodes.worker import LR, STATES
 from simulations.runs.loops import build_strategy
@@ -42,7 +43,7 @@ def _reply_bytes(config: RunConfig, directory: Path) -> int:
     node = nodes.connect({"partition-id": 0, "num-partitions": config.clients})
     grid: Any = SimpleNamespace(get_node_ids=nodes.get_node_ids, roster=Roster({node: 0}))
     strategy = build_strategy(config, grid)
-    settings = ConfigRecord({LR: config.local_lr, STATES: str(directory / "states")})
+    settings = ConfigRecord({LR: config.local_lr, STATES: make_states(directory / "states")})
     model = encode(initial_parameters(config.task, seed=config.seed))
     (reply,) = nodes.send_and_receive(strategy.configure_train(1, model, settings, grid))
     return len(_flower.recorddict_to_proto(reply.content).SerializeToString())

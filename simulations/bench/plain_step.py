@@ -14,8 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
+from simulations.nodes.batches import batch_positions
 from simulations.nodes.resident import Parameters
-from simulations.nodes.trainer import LocalResult, batch_positions
+from simulations.nodes.trainer import LocalResult
 from simulations.tasks.arrays import Part
 from simulations.tasks.images.models import Classifier
 

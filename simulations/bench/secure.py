@@ -29,6 +29,7 @@ from fedau_flwr import FedAU, FedAUMod, _flower
 from fedau_flwr.secure import FixedPoint, SecureSum, SecureSumMod, Topology
 from fedau_flwr.testing.in_process_grid import InProcessGrid
 from simulations.bench.report import Row
+from simulations.bench.secure_scale import scale_rows
 from simulations.bench.settings import BenchSettings
 from simulations.bench.side_by_side import Say
 from simulations.nodes.resident import initial_parameters
@@ -51,6 +52,7 @@ def secure_rows(settings: BenchSettings, say: Say) -> list[Row]:
     return [
         Row("secure", measured["ratio"], details=measured, profile=profile),
         Row("secure-bytes", measured["bytes-ratio"]),
+        *scale_rows(settings.secure_cohorts, parameters, say),
     ]
 
 

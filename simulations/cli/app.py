@@ -1,7 +1,5 @@
 """The commands of the simulation suite, added to the console script `fedau`."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -10,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from simulations.cli import invocation, report
+from simulations.cli import invocation, page, report
 from simulations.cli.bench import bench
 from simulations.cli.data import prepare
 from simulations.cli.deploy import local, resume_deployment
@@ -126,6 +124,7 @@ def register(app: typer.Typer) -> None:
     """Add the suite's commands."""
     invocation.add_commands(app, run, compare, resume, bench, methods, tasks, patterns)
     report.register(app)
+    invocation.add_commands(app, page.watch, page.report)
     data = typer.Typer(name="data", help="Data sets of the experiments.", no_args_is_help=True)
     deploy = typer.Typer(name="deploy", help="Real federations.", no_args_is_help=True)
     for group, command in ((data, prepare), (deploy, local)):

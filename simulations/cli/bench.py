@@ -1,7 +1,5 @@
 """The command `fedau bench`."""
 
-from __future__ import annotations
-
 import tempfile
 import time
 from dataclasses import replace

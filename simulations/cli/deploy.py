@@ -1,7 +1,5 @@
 """``fedau deploy local``, and what ``fedau resume`` does for a training on a deployment."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sysconfig

@@ -1,7 +1,5 @@
 """What the commands of the suite have in common: errors as sentences, and how lists are read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Command line options: those that commands share, and one per key of the run config."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import Field, fields

@@ -1,7 +1,5 @@
 """The commands that make results: study, search, table, plot, export, pattern, …."""
 
-from __future__ import annotations
-
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,13 +10,16 @@ from rich.console import Console
 from simulations.cli.invocation import Command, add_commands, end, method_list, seed_list, sentences
 from simulations.cli.options import ALL_METHODS, MakeResources, Seeds, Values, run_options
 from simulations.config import ConfigError, RunConfig
-from simulations.launch.runner import stopped
+from simulations.launch.runner import Resources, stopped
+from simulations.methods import METHODS
 from simulations.report import results
 from simulations.report.runs import find_runs
 from simulations.report.search import Search
 from simulations.report.studies import STUDIES, study_configs
 from simulations.report.studies import study as study_of
+from simulations.runs.estimate import duration, estimated_seconds
 from simulations.runs.resumption import Step, run_missing
+from simulations.tasks import DataError
 
 _OWN = ("resume", "run_dir", "method", "seed")
 _DRAWN = ("dataset", "clients", "alpha_data", "alpha_participation", "mean_participation",
@@ -34,13 +35,22 @@ EachSeed = Annotated[
 ]
 
 
-def table(directory: Directory, out: Out = None, each_seed: EachSeed = False) -> None:
+def table(
+    directory: Directory,
+    out: Out = None,
+    each_seed: EachSeed = False,
+    paired: Annotated[
+        str | None,
+        typer.Option(help="A method, as in fedau:50, to which the others are compared by seed."),
+    ] = None,
+) -> None:
     """Print tables of the runs in DIR, and write them as Markdown and CSV.
 
     Mean ± standard deviation over seeds, with the paper's numbers where settings match.
     """
-    runs = find_runs(_resolved(directory))
-    results.show_tables(runs, _resolved(out or directory), Console(), each_seed=each_seed)
+    runs, where = find_runs(_resolved(directory)), _resolved(out or directory)
+    reference = METHODS.find(paired) if paired else None
+    results.show_tables(runs, where, Console(), each_seed=each_seed, reference=reference)
 
 
 def plot(
@@ -50,7 +60,7 @@ def plot(
         str | None,
         typer.Option(
             help="Kinds of plots, with commas between them: curves, classes, clients, weights, "
-            "cutoff; all that there are results for by default."
+            "cutoff, paper; all that there are results for by default."
         ),
     ] = None,
 ) -> None:
@@ -68,7 +78,7 @@ def export(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Where the copies go.")],
     each_seed: EachSeed = False,
 ) -> None:
-    """Copy the results of the runs in DIR that have ended to OUT, with tables and plots (PNG).
+    """Copy the results of the runs in DIR that have ended to OUT, with tables, plots and page.
 
     Checkpoints, logs and the paths of this machine are left out: what is in OUT can be published,
     and `fedau table OUT` and `fedau plot OUT` work there.
@@ -77,7 +87,9 @@ def export(
 
     where, target = _resolved(directory), _resolved(out)
     copies = copy(find_runs(where), where, target)
-    results.present(copies, target, Console(), each_seed=each_seed, formats=("png",))
+    results.present(
+        copies, target, Console(), each_seed=each_seed, copied_from=where, formats=("png",)
+    )
 
 
 @run_options(only=(*_DRAWN, "seed"))
@@ -87,11 +99,27 @@ def pattern(
     probability: Annotated[
         float, typer.Option(help="Of the one client whose patterns are shown; the paper has 0.527.")
     ] = _PROBABILITY,
+    patterns: Annotated[
+        str,
+        typer.Option(help="Patterns as `fedau patterns` lists them, with commas between them."),
+    ] = "bernoulli,markov,cyclic",
 ) -> None:
-    """Draw participation patterns, and how participation differs between clients."""
+    """Draw participation patterns, and how participation differs between clients.
+
+    Prints for each pattern how many clients there are, the share of them that is there, and the
+    mean number of rounds between two turns of a client.
+    """
+    from simulations.report.participation import draw_participation  # noqa: PLC0415
+    from simulations.report.patterns import pattern_line  # noqa: PLC0415
+
     if not 0 < probability <= 1:
         raise ConfigError(f"probability is {probability:g}, but must be in (0, 1].")
-    _draw_participation("patterns", [RunConfig(**values)], _resolved(out), probability)
+    config, chosen, console = RunConfig(**values), method_list(patterns), Console()
+    where = _resolved(out)
+    files = draw_participation(config, where, probability=probability, patterns=chosen)
+    for text in chosen:
+        console.print(pattern_line(config, text), highlight=False, soft_wrap=True)
+    results.say_where(files, console)
 
 
 @run_options(only=_DRAWN)
@@ -138,33 +166,46 @@ def study(
     cutoff: accuracy against the cutoff K;
     spread: loss and accuracy over clients;
     weights: the weights against 1/p;
-    patterns: pictures of participation.
+    patterns: pictures of participation;
+    privacy: our own, what differential privacy costs.
     """
     chosen, console = study_of(name), Console()
     parent = _resolved(out or Path("runs") / f"study-{name}")
     own = method_list(methods) if methods else None
     configs = study_configs(chosen, values, seeds=seed_list(seeds), parent=parent, methods=own)
-    if dry_run and chosen.trains:
-        _list(configs, console)
-    elif dry_run:
+    if not chosen.trains and dry_run:
         console.print("This study needs no training: it draws participation alone.")
-    elif chosen.trains:
+    elif not chosen.trains:
+        first = [config for config in configs if config.seed == configs[0].seed]
+        _draw_participation(name, first, parent, _PROBABILITY)
+    else:
+        _announce(configs, resources(), console, each=dry_run)
+        if dry_run:
+            return
         outcomes = run_missing(configs, resources(), console, where=parent)
         paths = (Path(config.run_dir) for config in configs)
         results.present(paths, parent, console, kinds=chosen.kinds)
         end(outcomes)
-    else:
-        first = [config for config in configs if config.seed == configs[0].seed]
-        _draw_participation(name, first, parent, _PROBABILITY)
 
 
-def _list(configs: list[RunConfig], console: Console) -> None:
-    """Say what a study would do."""
+def _announce(
+    configs: list[RunConfig], resources: Resources, console: Console, *, each: bool
+) -> None:
+    """Say what a study will do, and how long that takes on this machine."""
     steps = [Step.of(config) for config in configs]
-    for step in steps:
+    for step in steps if each else ():
         console.print(str(step), highlight=False, soft_wrap=True)
-    done = sum(step.action == "done" for step in steps)
-    console.print(f"{len(steps)} runs, {done} of them done.", highlight=False)
+    todo = [(step.config, step.reached) for step in steps if step.action != "done"]
+    text = f"{len(steps)} runs, {len(steps) - len(todo)} of them done."
+    if not todo:
+        console.print(text, highlight=False)
+        return
+    try:
+        seconds = estimated_seconds(todo, resources.worker_count)
+        text += f" The others take about {duration(seconds)} on this machine, undisturbed."
+    except (ConfigError, DataError) as error:
+        text += f" How long the others take cannot be said: {error}"
+    console.print(text, highlight=False, soft_wrap=True)
 
 
 def _draw_participation(name: str, configs: list[RunConfig], out: Path, probability: float) -> None:

@@ -1,7 +1,5 @@
 """A SuperLink and its SuperNodes on this machine, with real keys and certificates."""
 
-from __future__ import annotations
-
 import re
 import sys
 import time

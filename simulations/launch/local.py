@@ -1,7 +1,5 @@
 """Try an app on a federation of processes with one command: ``fedau deploy local``."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Mapping

@@ -1,13 +1,12 @@
 """Runs from the command line: checked first, then run one after the other, with progress."""
 
-from __future__ import annotations
-
 import math
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from simulations.config import ConfigError, RunConfig
 from simulations.launch.signals import orderly_end
 from simulations.launch.simulator import Follow, Simulator
-from simulations.report.event_files import EventFiles, require_tensorboard
+from simulations.report.trackers import (
+    EventFiles,
+    open_mlflow,
+    open_wandb,
+    require_tracker,
+    tracked,
+)
 from simulations.runs.directory import RunDirectory
 from simulations.runs.experiment import open_experiment
 
@@ -39,12 +44,29 @@ class Resources:
     )
     port: int = _option(0, "Port of the SuperLink; 0 is any free one.")
     tensorboard: bool = _option(False, "Write TensorBoard event files into the runs' directories.")
+    wandb: str = _option(
+        "", "Project of Weights & Biases to log to; WANDB_MODE=offline keeps it here."
+    )
+    mlflow: str = _option("", "Store of MLflow to log to, as in sqlite:////home/me/mlflow.db.")
 
     def __post_init__(self) -> None:
         if self.workers < 0:
             raise ConfigError(f"workers is {self.workers}, but must be 0 or more.")
-        if self.tensorboard:
-            require_tensorboard()
+        for tracker in ("tensorboard", "wandb", "mlflow"):
+            if getattr(self, tracker):
+                require_tracker(tracker)
+
+    @contextmanager
+    def trackers(self, config: RunConfig) -> Iterator[list[Follow]]:
+        """Give what follows a run into the trackers that were chosen."""
+        with ExitStack() as stack:
+            found: list[Follow] = []
+            if self.tensorboard:
+                found.append(stack.enter_context(EventFiles(Path(config.run_dir))).update)
+            for value, opened in ((self.wandb, open_wandb), (self.mlflow, open_mlflow)):
+                if value:
+                    found.append(stack.enter_context(tracked(config, partial(opened, value))))
+            yield found
 
     @property
     def worker_count(self) -> int:
@@ -99,19 +121,13 @@ def check(config: RunConfig) -> str | None:
 
         used_kernel(config.task, device=config.device, kernel=config.kernel)
     notice = open_experiment(config).split.notice()
-    check_writable("run-dir", Path(config.run_dir))
-    if config.resume:
-        run = RunDirectory(Path(config.run_dir))
-        config.same_training(run.config())
-        if (done := run.outcome()["round"]) > config.rounds:
-            raise ConfigError(
-                f"rounds is {config.rounds}, but must be at least {done}, which {run.path} has "
-                "done already."
-            )
-    elif (Path(config.run_dir) / "config.toml").exists():
+    run = RunDirectory(Path(config.run_dir))
+    check_writable("run-dir", run.path)
+    run.check(config)
+    if config.resume and (done := run.outcome()["round"]) > config.rounds:
         raise ConfigError(
-            f"run-dir is {config.run_dir!r}, but must not hold a run yet: resume that one, or "
-            "choose another directory."
+            f"rounds is {config.rounds}, but must be at least {done}, which {run.path} has done "
+            "already."
         )
     return notice
 
@@ -155,8 +171,7 @@ def run_all(
         for config in configs:
             with ExitStack() as stack:
                 follow = [stack.enter_context(_display(config, console, reports=reports))]
-                if resources.tensorboard:
-                    follow.append(stack.enter_context(EventFiles(Path(config.run_dir))).update)
+                follow += stack.enter_context(resources.trackers(config))
                 outcome = simulator.run(config, resources.nodes(config), *follow)
             console.print(f"{Path(config.run_dir).name}: {outcome['sentence']}", highlight=False)
             outcomes.append(outcome)

@@ -3,8 +3,6 @@
 A signal that was ignored before stays so, as SIGHUP does under ``nohup``.
 """
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager

@@ -12,6 +12,7 @@ class AverageParticipating(Method):
     """The mean of the updates of those who came."""
 
     place = 2
+    average = True
     style = VERMILION
     step_sizes = steps(svhn=(0.0562, 1.78), cifar10=(0.0562, 1.78), cifar100=(0.0316, 1.78),
                        cinic10=(0.0562, 1.78), synthetic=(0.178, 1))  # fmt: skip

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
+from flwr.app import ArrayRecord
 from flwr.serverapp.strategy import Strategy
 
-from fedau_flwr import FedAUWeighting, Transform, UnitWeighting
+from fedau_flwr import Transform, UnitWeighting
 from fedau_flwr.weighting import Weighting
 from simulations.registry import Entry
 from simulations.tasks.base import StepSize, Task
@@ -31,8 +32,27 @@ GREEN = Look("#009E73", (0, (9, 2)), "\\\\")
 PINK = Look("#CC79A7", (0, (4, 1.5, 1, 1.5, 1, 1.5)), "++")
 BLACK = Look("#000000", (0, (2, 3)), "--")
 BROWN = Look("#8C510A", (0, (7, 1.5, 3, 1.5)), "oo")
+PURPLE = Look("#762A83", (0, (3, 1)), "///")
+OLIVE = Look("#7F7F00", (0, (6, 1, 1, 1, 1, 1)), "**")
+TEAL = Look("#01665E", (0, (12, 2, 2, 2)), "\\\\\\")
+INDIGO = Look("#332288", (0, (1, 3)), "OO")
+GREY = Look("#888888", (0, (8, 3, 1, 3)), "||")
 
-PALETTE = (BLUE, SKY, VERMILION, ORANGE, GREEN, PINK, BLACK, BROWN)
+PALETTE = (
+    BLUE,
+    SKY,
+    VERMILION,
+    ORANGE,
+    GREEN,
+    PINK,
+    BLACK,
+    BROWN,
+    PURPLE,
+    OLIVE,
+    TEAL,
+    INDIGO,
+    GREY,
+)
 
 
 def steps(**pairs: tuple[float, float | None]) -> Mapping[str, StepSize]:
@@ -72,6 +92,9 @@ class Method(Entry):
     groups: ClassVar[bool] = False
     """Whether clients of a deployment can share the history of a group."""
 
+    average: ClassVar[bool] = False
+    """Whether it is a plain average, which others are to be better than."""
+
     deployable: ClassVar[bool] = True
     """Whether it needs nothing that only a simulation knows."""
 
@@ -96,9 +119,13 @@ class Method(Entry):
         """
         return UnitWeighting()
 
-    def learned_weighting(self) -> FedAUWeighting | None:
+    def learned_weighting(self) -> Weighting | None:
         """Return the weighting if weights are learned from histories, for plots of their paths."""
         return None
+
+    def evaluated(self, strategy: Strategy, arrays: ArrayRecord) -> ArrayRecord:
+        """Return the model that a simulation evaluates: the strategy's, unless it has another."""
+        return arrays
 
     def group_options(self) -> dict[str, Any]:
         """Return what the strategy needs to know for weights of groups."""

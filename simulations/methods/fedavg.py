@@ -14,6 +14,7 @@ class FedAvgMethod(Method):
 
     name = "fedavg"
     place = 7
+    average = True
     style = BROWN
     participates = False
     server_step = False

@@ -4,7 +4,8 @@ A host serves other clients in every round, so states live where all workers rea
 run's directory, which several machines have to share. A client has a record of fixed size with two
 slots. What a method lets clients remember or send is named arrays: each name has a sparse file of
 blocks of equal size, one per slot, and beside it the names, types and shapes of the arrays in a
-block. Two slots are enough: a simulation only ever resumes from its last checkpoint, so of the
+block; ``answered.bin`` has the rounds that a client has answered, where the run's rules need
+them. Two slots are enough: a simulation only ever resumes from its last checkpoint, so of the
 versions that a `Participant` keeps, the first (the newest one before the checkpoint) and the last
 are all that can be asked for again.
 
@@ -30,11 +31,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedau_flwr.arrays import Arrays
-from fedau_flwr.client.store import Store, Version
-from fedau_flwr.client.transform import Memory
-from fedau_flwr.files import save_text
+from fedau_flwr.client.answered import RECENT, Answers
+from fedau_flwr.client.store import Kept, Store, Version
+from fedau_flwr.files import make_private_folder, save_text
 from fedau_flwr.weight_state import WeightState
-from fedau_flwr.wire.parts import Parts
 
 SLOTS = 2
 _SLOT = np.dtype(
@@ -45,6 +45,14 @@ _SLOT = np.dtype(
         ("elapsed", np.int64),
         ("weight", np.float64),
         ("blocks", np.int64),
+    ]
+)
+_ANSWERED = np.dtype(
+    [
+        ("count", np.int64),
+        ("floor", np.int64),
+        ("rounds", np.int64, RECENT),
+        ("digests", np.uint64, RECENT),
     ]
 )
 RECORD_BYTES = SLOTS * _SLOT.itemsize
@@ -98,14 +106,26 @@ class Blocks:
         _write(self._path, place * self._dtype.itemsize, [np.array(stamp, np.int64), *values])
 
 
+MARK = "of-a-simulation"
+"""A file that says that a server on this machine has made the directory for its nodes."""
+
+
+def make_states(directory: Path) -> str:
+    """Make the directory of a simulation's states; nodes write into no other, whoever asks."""
+    make_private_folder(directory)
+    (directory / MARK).touch(0o600)
+    return str(directory)
+
+
 class ClientStates:
     """The states of clients in `directory`, which is made if it is not there."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._records = directory / "states.bin"
+        self.answered = directory / "answered.bin"
         self._blocks: dict[str, Blocks] = {}
-        directory.mkdir(parents=True, exist_ok=True)
+        make_private_folder(directory)
 
     def client(self, number: int) -> Store:
         """Return the store of one client."""
@@ -169,7 +189,8 @@ class _ClientStore(Store):
         if blocks:
             groups = self._states.arrays(self._place(slot), (number, attempt), blocks)
         # In a simulation clients are counted by number, whoever hosts them.
-        return Version(number, attempt, self._number, state, *_fields(groups))
+        version = Version(number, attempt, self._number, state)
+        return version.holding(_kept(groups)) if groups else version
 
     def _place(self, slot: int) -> int:
         return self._number * SLOTS + slot
@@ -178,6 +199,8 @@ class _ClientStore(Store):
         """Keep the first and the last version; one that is there already is not touched."""
         del training
         record = self._states.record(self._number)
+        if versions[-1].received is not None and self._received(record, versions[-1]):
+            return
         kept = versions[0] if len(versions) > 1 else None
         held = [
             slot
@@ -193,6 +216,36 @@ class _ClientStore(Store):
             if slot not in held:
                 record[slot]["round"] = 0
         self._write(record, free, versions[-1])
+
+    def answers(self, training: str) -> Answers:
+        """Return which rounds the client has answered."""
+        del training
+        (entry,) = _read(self._states.answered, self._number * _ANSWERED.itemsize, _ANSWERED, 1)
+        pairs = zip(entry["rounds"].tolist(), entry["digests"].tolist(), strict=True)
+        recent = tuple(pair for pair in pairs if pair[0])
+        return Answers(int(entry["count"]), int(entry["floor"]), recent)
+
+    def record(self, training: str, answers: Answers) -> None:
+        """Keep `answers`; like all states it is on the disk once the next checkpoint is."""
+        del training
+        block = np.zeros(1, _ANSWERED)
+        block["count"], block["floor"] = answers.count, answers.floor
+        for place, (server_round, digest) in enumerate(answers.recent):
+            block["rounds"][0, place], block["digests"][0, place] = server_round, digest
+        _write(self._states.answered, self._number * _ANSWERED.itemsize, [block])
+
+    def _received(self, record: NDArray[Any], version: Version) -> bool:
+        """Add what a version that is there received: nothing else of it has changed."""
+        stamp = (version.round, version.attempt)
+        for slot in range(SLOTS):
+            if (record[slot]["round"], record[slot]["attempt"]) == stamp:
+                groups = _groups(version)
+                new = {name: arrays for name, arrays in groups.items() if _is_received(name)}
+                self._states.put_arrays(self._place(slot), stamp, new)
+                record[slot]["blocks"] = len(groups)
+                self._states.put_record(self._number, record)
+                return True
+        return False
 
     def _write(self, record: NDArray[Any], slot: int, version: Version) -> None:
         entry = record[slot]
@@ -212,20 +265,22 @@ class _ClientStore(Store):
 
 
 def _groups(version: Version) -> dict[str, Arrays]:
-    """Return the memories and the parts sent of a version by one name each."""
+    """Return what a version remembers, sent and received by one name each."""
     kept = version.arrays()
     return {f"{kind}/{name}": arrays for kind in kept for name, arrays in kept[kind].items()}
 
 
-def _fields(groups: Mapping[str, Arrays]) -> tuple[Memory | None, Parts | None]:
-    """Return memory and parts sent of a version from what `_groups` returned."""
-    if not groups:
-        return None, None
-    kept: dict[str, dict[str, Arrays]] = {"memory": {}, "sent": {}}
+def _is_received(name: str) -> bool:
+    return name.startswith("received/")
+
+
+def _kept(groups: Mapping[str, Arrays]) -> Kept:
+    """Return what `_groups` took apart."""
+    kept: Kept = {}
     for name, arrays in groups.items():
         kind, _, rest = name.partition("/")
-        kept[kind][rest] = arrays
-    return kept["memory"], kept["sent"]
+        kept.setdefault(kind, {})[rest] = arrays
+    return kept
 
 
 def flush(directory: Path) -> None:
@@ -253,7 +308,7 @@ def _read(path: Path, start: int, dtype: np.dtype[Any], count: int) -> NDArray[A
 
 def _write(path: Path, start: int, arrays: Sequence[NDArray[Any]]) -> None:
     """Write arrays one after the other; the file takes up space only where something is written."""
-    file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         for array in arrays:
             data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data

@@ -1,8 +1,4 @@
-"""Local training: I steps of plain SGD on one client's data, by a trainer that stays resident.
-
-A client starts a fresh shuffled pass over its data in every round, seeded by (seed, client, round):
-no state is kept between rounds, and any round can be repeated.
-"""
+"""Local training: I steps of plain SGD on one client's data, by a trainer that stays resident."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from simulations.nodes.batches import batch_positions, continued_positions
 from simulations.nodes.kernel.choose import draw_masks
 from simulations.nodes.kernel.step import NativeStep
 from simulations.nodes.replay import ReplayedStep
@@ -32,21 +29,6 @@ class LocalResult:
     parameters: Parameters
     loss: float
     steps: int
-
-
-def batch_positions(
-    size: int, *, steps: int, batch: int, rng: np.random.Generator
-) -> NDArray[np.int64]:
-    """Return which of a client's ``size`` samples each step uses, ``[steps, min(batch, size)]``.
-
-    Batches follow a shuffled pass; a short last one is dropped and the data reshuffled. A client
-    with fewer samples than a batch uses all of them in each step.
-    """
-    if size <= batch:
-        return np.tile(np.arange(size), (steps, 1))
-    per_pass = size // batch
-    passes = [rng.permutation(size)[: per_pass * batch] for _ in range(-(-steps // per_pass))]
-    return np.concatenate(passes)[: steps * batch].reshape(steps, batch)
 
 
 def default_generators(device: torch.device) -> list[torch.Generator]:
@@ -118,15 +100,17 @@ class LocalTrainer:
         seed: tuple[int, int, int],
         steps: int = 5,
         batch: int = 16,
+        turn: int | None = None,
     ) -> LocalResult:
         """Run ``steps`` steps of size ``lr`` from ``parameters`` on the samples ``indices``.
 
-        ``seed`` is (seed of the run, client, round).
+        ``seed`` is (seed of the run, client, round). With ``turn``, the number of turns that the
+        client has had, batches continue where those ended.
         """
         self.model.check(parameters)
         if len(indices) == 0:
             return LocalResult({k: v.copy() for k, v in parameters.items()}, loss=0.0, steps=0)
-        inputs, targets = self._batches(indices, seed=seed, steps=steps, batch=batch)
+        inputs, targets = self._batches(indices, seed, steps, batch, turn)
         if self.model.native is not None:
             return self._train_natively(self.model.native, parameters, inputs, targets, lr)
         self.model.load(parameters)
@@ -166,11 +150,21 @@ class LocalTrainer:
         return LocalResult(trained, loss=float(losses.mean()), steps=len(losses))
 
     def _batches(
-        self, indices: NDArray[np.int64], *, seed: tuple[int, int, int], steps: int, batch: int
+        self,
+        indices: NDArray[np.int64],
+        seed: tuple[int, int, int],
+        steps: int,
+        batch: int,
+        turn: int | None,
     ) -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
         """Return the inputs and targets of each step, all steps prepared at once."""
-        rng = np.random.default_rng([_BATCHES, *seed])
-        positions = batch_positions(len(indices), steps=steps, batch=batch, rng=rng)
+        count: dict[str, int] = {"steps": steps, "batch": batch}
+        if turn is None:
+            rng = np.random.default_rng([_BATCHES, *seed])
+            positions = batch_positions(len(indices), **count, rng=rng)
+        else:
+            first = turn * steps
+            positions = continued_positions(len(indices), **count, first=first, seed=seed[:2])
         size = positions.shape[1]
         chosen = indices[positions.ravel()]
         draws = np.random.SeedSequence([_CHANGES, *seed]).generate_state(2, np.uint64)

@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from flwr.app import ConfigRecord, Message, MessageType
 
 from fedau_flwr.arrays import Arrays
 from fedau_flwr.client.participant import Participant
 from fedau_flwr.client.store import Store
+from fedau_flwr.wire.requests import Refusal
 from simulations.config import RunConfig
-from simulations.nodes.client_states import ClientStates
+from simulations.nodes.batches import CONTINUED, Turns
+from simulations.nodes.client_states import MARK, ClientStates
 from simulations.runs.experiment import open_experiment
 
 if TYPE_CHECKING:
@@ -22,6 +25,23 @@ if TYPE_CHECKING:
 LR = "lr"
 STATES = "client-states"
 """Directory of the clients' states; part of the message, since the server may have chosen it."""
+
+
+def check_simulated(message: Message, node_config: Mapping[str, Any]) -> None:
+    """Refuse what only nodes of a simulation do: it would serve whoever sends a deployed node that.
+
+    In a simulation a node is told its number and nothing else, and server and nodes share the
+    directory of the clients' states, which a server elsewhere cannot have made.
+    """
+    states = message.content.config_records.get("config", ConfigRecord()).get(STATES)
+    evaluates = message.metadata.message_type.split(".", 1)[0] == MessageType.EVALUATE
+    if states is None and not evaluates:
+        return
+    what = "an evaluate message" if states is None else f"{STATES} in a message"
+    if deployed := sorted(node_config.keys() - {"partition-id", "num-partitions"}):
+        raise Refusal(f"This node is deployed, having {deployed}: it does not answer {what}.")
+    if states is not None and not (Path(str(states)) / MARK).is_file():
+        raise Refusal(f"{STATES} is {states!r}, but must be what a simulation has made.")
 
 
 class Worker:
@@ -45,6 +65,8 @@ class Worker:
             model=model,
         )
         self._evaluator = Evaluator(task, model=model)
+        continued = config.batches == CONTINUED
+        self._turns = Turns(self.experiment.process) if continued else None
         self._states: tuple[str, ClientStates] | None = None
 
     def train(self, client: int, model: Arrays, config: Mapping[str, Any]) -> Arrays:
@@ -56,7 +78,14 @@ class Worker:
             seed=(self.config.seed, client, int(config["server-round"])),
             steps=self.config.local_steps,
             batch=self.config.batch_size,
+            turn=self._turn(client, int(config["server-round"])),
         ).parameters
+
+    def _turn(self, client: int, server_round: int) -> int | None:
+        """Return how many turns a client has had, if its batches continue from them."""
+        if self._turns is None:
+            return None
+        return int(self._turns.before(server_round - 1)[client])
 
     def examples(self, client: int) -> int:
         """Return how many samples a client holds."""

@@ -1,7 +1,5 @@
 """What a participation pattern is to the suite."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
@@ -21,6 +19,9 @@ class Pattern(Entry):
 
     simulated: ClassVar[bool] = True
     """Whether a simulation can play it."""
+
+    recorded: ClassVar[bool] = False
+    """Whether it comes from a file, whatever the clients' probabilities are."""
 
     needs_rounds: ClassVar[bool] = False
     """Whether it changes with the number of rounds, which then is the same in a resumed run."""

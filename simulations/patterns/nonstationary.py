@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from fedau_flwr.availability import ArrivalDeparture, Process, Sine, Staircase
+from fedau_flwr.availability import ArrivalDeparture, InterleavedSine, Process, Sine, Staircase
 from simulations.patterns.base import Pattern, Probabilities
 from simulations.registry import check
 
@@ -14,17 +14,44 @@ class SinePattern(Pattern):
 
     period: int = 100
     amplitude: float = 0.5
+    level: float = 1.0
 
     name = "sine"
     place = 6
 
     def __post_init__(self) -> None:
-        check("period of pattern sine", self.period, self.period >= 1, "at least 1")
-        check("amplitude of pattern sine", self.amplitude, 0 <= self.amplitude <= 1, "in [0, 1]")
+        head, level = f"of pattern {self.name}", self.level
+        check(f"period {head}", self.period, self.period >= 1, "at least 1")
+        check(f"level {head}", level, 0 < level < math.inf, "above 0")
+        fine = 0 <= self.amplitude <= level
+        check(f"amplitude {head}", self.amplitude, fine, f"in [0, {level:g}]")
 
     def process(self, p: Probabilities, *, seed: int, rounds: int) -> Process:
         """Return draws with swinging probabilities."""
-        return Sine(p, seed, amplitude=self.amplitude, period=self.period)
+        swing = {"amplitude": self.amplitude, "level": self.level}
+        return Sine(p, seed, period=self.period, **swing)
+
+
+@dataclass(frozen=True)
+class InterleavedSinePattern(SinePattern):
+    """As sine, but probabilities below the least are 0; the defaults are FedAWE's."""
+
+    period: int = 20
+    amplitude: float = 0.3
+    level: float = 0.7
+    least: float = 0.1
+
+    name = "interleaved-sine"
+    place = 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check("least of pattern interleaved-sine", self.least, 0 <= self.least <= 1, "in [0, 1]")
+
+    def process(self, p: Probabilities, *, seed: int, rounds: int) -> Process:
+        """Return draws with probabilities that swing, and vanish when they are small."""
+        swing = {"amplitude": self.amplitude, "level": self.level}
+        return InterleavedSine(p, seed, period=self.period, least=self.least, **swing)
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,29 @@
 """Participation that nobody draws: recorded in a file, or that of a deployment."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from fedau_flwr.availability import Process, Trace
 from simulations.patterns.base import Pattern, Probabilities
 from simulations.registry import check, wrong
+
+
+def check_path(name: str, file: str) -> None:
+    """Refuse the path of a file that depends on where a program was started."""
+    absolute = Path(file).expanduser().is_absolute()
+    check(f"file of pattern {name}", file, absolute, "an absolute path")
+
+
+@contextmanager
+def readable(name: str, file: str) -> Iterator[Path]:
+    """Provide the path of a file, and turn an error in reading it into a sentence."""
+    try:
+        yield Path(file).expanduser()
+    except OSError as error:
+        rule = f"a file that can be read ({error.strerror})"
+        raise wrong(f"file of pattern {name}", file, rule) from None
 
 
 @dataclass(frozen=True)
@@ -16,18 +34,15 @@ class TracePattern(Pattern):
 
     name = "trace"
     place = 5
+    recorded = True
 
     def __post_init__(self) -> None:
-        absolute = Path(self.file).expanduser().is_absolute()
-        check("file of pattern trace", self.file, absolute, "an absolute path")
+        check_path(self.name, self.file)
 
     def process(self, p: Probabilities, *, seed: int, rounds: int) -> Process:
         """Return what the file says; clients that it does not know never come."""
-        try:
-            return Trace(Path(self.file).expanduser(), clients=len(p), repeat=True)
-        except OSError as error:
-            rule = f"a file that can be read ({error.strerror})"
-            raise wrong("file of pattern trace", self.file, rule) from None
+        with readable(self.name, self.file) as path:
+            return Trace(path, clients=len(p), repeat=True)
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,6 @@ own record believes that it took part each time, so its weight is too small for 
 runs all three ways of weighting and writes simulations/results/lost-replies/.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

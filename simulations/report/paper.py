@@ -4,8 +4,6 @@
 table and of its studies of participation heterogeneity and of low participation.
 """
 
-from __future__ import annotations
-
 import csv
 from dataclasses import dataclass, replace
 from functools import cache
@@ -17,6 +15,9 @@ from simulations.patterns.stationary import CyclicPattern
 from simulations.report.setting import Setting
 
 _FILE = Path(__file__).with_name("paper.csv")
+SEEDS = 5
+"""Behind each of the paper's means."""
+
 _KEYS = ("alpha-participation", "mean-participation", "min-participation")
 
 _SPREAD = {
@@ -44,8 +45,9 @@ class Published:
 def published(setting: Setting) -> Published | None:
     """Return the paper's numbers for a setting, if all that matters is as it was there.
 
-    Augmentation may be drawn per image or per batch, split and probabilities by us or as by the
-    paper's authors, and both variants of the cyclic pattern stand beside the paper's cyclic rows.
+    Augmentation may be drawn per image or per batch, batches may continue or not, split and
+    probabilities may be drawn by us or as by the paper's authors, and both variants of the cyclic
+    pattern stand beside the paper's cyclic rows.
     """
     return _published().get(_as_published(setting))
 
@@ -64,7 +66,9 @@ def _as_published(setting: Setting) -> Setting:
     pattern = setting.pattern
     if isinstance(pattern, CyclicPattern):
         pattern = CyclicPattern(pattern.period)
-    return replace(setting, pattern=pattern, augmentation="per-image", draw="own")
+    return replace(
+        setting, pattern=pattern, augmentation="per-image", batches="per-round", draw="own"
+    )
 
 
 def _of_any_method(setting: Setting) -> Setting:

@@ -1,7 +1,5 @@
 """What a seed draws before anything is trained: who comes how often, and what weights follow."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,15 +13,13 @@ from numpy.typing import NDArray
 
 from fedau_flwr.weight_state import WeightStates
 from simulations.config import AUTHORS, ConfigError, RunConfig
-from simulations.patterns import PATTERNS
 from simulations.report import plot_style
+from simulations.report.patterns import SHOWN_PATTERNS, pattern_picture
 from simulations.report.runs import class_presence
 from simulations.report.studies import FLOORS, MEANS
 from simulations.report.table import Table, shortened
 from simulations.runs.experiment import open_experiment
 
-SHOWN_PATTERNS = ("bernoulli", "markov", "cyclic")
-SHOWN_ROUNDS = 400
 SHOWN_CLIENTS = 20
 RARE_CLIENTS = 3
 PROBABILITY = 0.527
@@ -33,33 +29,21 @@ _SMALLEST = 1e-8
 """Without a floor probabilities reach 1e-300; what is below is drawn at the left edge."""
 
 
-def draw_participation(config: RunConfig, out: Path, *, probability: float) -> list[Path]:
+def draw_participation(
+    config: RunConfig,
+    out: Path,
+    *,
+    probability: float,
+    patterns: Sequence[str] = SHOWN_PATTERNS,
+) -> list[Path]:
     """Draw all pictures of the participation that `config` describes, as PNG and SVG."""
     few = replace(config, clients=min(SHOWN_CLIENTS, config.clients))
     figures = {
-        "patterns": pattern_picture(config, probability),
+        "patterns": pattern_picture(config, probability, patterns),
         "heterogeneity": heterogeneity_picture(few),
         "probabilities": probability_picture(config),
     }
     return [p for name, figure in figures.items() for p in plot_style.save(figure, out / name)]
-
-
-def pattern_picture(config: RunConfig, probability: float) -> Figure:
-    """Return when one client of this probability is there under each pattern."""
-    title = f"one client with p = {probability:g}, seed {config.seed}"
-    figure, axes = plot_style.new_figure(12, 4.2, title, nrows=len(SHOWN_PATTERNS), sharex=True)
-    for axis, pattern in zip(axes, SHOWN_PATTERNS, strict=True):
-        process = PATTERNS.find(pattern).process(
-            np.array([probability]), seed=config.seed, rounds=config.rounds
-        )
-        there = np.array([process.active(t)[0] for t in range(SHOWN_ROUNDS)], float)
-        axis.stairs(there, np.arange(SHOWN_ROUNDS + 1), fill=True, color="#0072B2")
-        axis.set(ylabel=pattern, ylim=(0, 1.05), xlim=(0, SHOWN_ROUNDS))
-        axis.set_yticks([0, 1], ["away", "there"])
-        axis.grid(visible=False)
-        axis.set_title(f"there in {int(there.sum())} of {SHOWN_ROUNDS} rounds", size=9, loc="right")
-    axes[-1].set_xlabel("round")
-    return figure
 
 
 def heterogeneity_picture(config: RunConfig) -> Figure:

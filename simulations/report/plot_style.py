@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from fedau_flwr.files import write_atomically
-from simulations.methods.base import PALETTE, Look
+from simulations.report.looks import Looks, chosen_looks
 
 FORMATS = ("png", "svg")
 
@@ -25,7 +24,6 @@ _RC: dict[Any, Any] = {
     "hatch.linewidth": 0.6, "svg.hashsalt": "fedau",
 }  # fmt: skip
 
-Looks = Mapping[str, Look | None]
 Styles = dict[str, dict[str, Any]]
 
 
@@ -33,7 +31,7 @@ def line_styles(labels: Iterable[str], looks: Looks | None = None) -> Styles:
     """Return colour and line style by label: those of `looks`, for others any that are free."""
     return {
         label: {"color": look.colour, "linestyle": look.dashes, "linewidth": 1.8}
-        for label, look in _chosen(list(labels), looks or {}).items()
+        for label, look in chosen_looks(list(labels), looks or {}).items()
     }
 
 
@@ -41,7 +39,7 @@ def bar_styles(labels: Iterable[str], looks: Looks) -> Styles:
     """Return colour and hatching by label."""
     return {
         label: {"facecolor": look.colour, "hatch": look.hatch, "edgecolor": "white", "linewidth": 0}
-        for label, look in _chosen(list(labels), looks).items()
+        for label, look in chosen_looks(list(labels), looks).items()
     }
 
 
@@ -53,21 +51,6 @@ def nested_styles(labels: Iterable[str]) -> Styles:
         shade, width = f"{0.8 * below / len(labels):.3f}", 1.2 + 1.6 * below
         styles[label] = {"color": shade, "linewidth": width, "solid_capstyle": "butt"}
     return styles
-
-
-def _chosen(labels: Sequence[str], looks: Looks) -> dict[str, Look]:
-    """Return a look for each label; those that nobody has as their own come first."""
-    taken = [looks.get(label) for label in labels]
-    spare = _spare([look for look in PALETTE if look not in taken] or PALETTE)
-    return {label: looks.get(label) or next(spare) for label in labels}
-
-
-def _spare(free: Sequence[Look]) -> Iterator[Look]:
-    for number in count():
-        look = free[number % len(free)]
-        # The second time round, colours meet other line styles.
-        other = PALETTE[(PALETTE.index(look) + number // len(free)) % len(PALETTE)]
-        yield look._replace(dashes=other.dashes, hatch=other.hatch)
 
 
 def new_figure(

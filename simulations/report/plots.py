@@ -1,7 +1,5 @@
 """All plots of a set of runs."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +14,7 @@ from numpy.typing import NDArray
 from simulations.config import ConfigError
 from simulations.methods.fedau import FedAUMethod
 from simulations.report import plot_style as style
+from simulations.report.paper_plot import paper_plot
 from simulations.report.participation import weight_paths
 from simulations.report.results import KINDS, shown_classes
 from simulations.report.runs import Panel, Run, grouped, panels
@@ -62,8 +61,9 @@ def figures(runs: Sequence[Run], kinds: Sequence[str] = KINDS) -> Iterator[tuple
                 yield f"{kind}-{panel.name}", figure
         if "weights" in kinds:
             yield from _weights(panel)
-    if "cutoff" in kinds and (figure := cutoff_plot(runs)) is not None:
-        yield "cutoff", figure
+    for kind, draw in _OF_ALL.items():
+        if kind in kinds and (figure := draw(runs)) is not None:
+            yield kind, figure
 
 
 def _weights(panel: Panel) -> Iterator[tuple[str, Figure]]:
@@ -263,4 +263,7 @@ def _tick(cutoff: float) -> str:
 
 _OF_PANELS: dict[str, Callable[[Panel], Figure | None]] = {
     "curves": curves, "classes": class_bars, "clients": client_distributions
+}  # fmt: skip
+_OF_ALL: dict[str, Callable[[Sequence[Run]], Figure | None]] = {
+    "cutoff": cutoff_plot, "paper": paper_plot
 }  # fmt: skip

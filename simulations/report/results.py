@@ -3,8 +3,6 @@
 They are shown on a terminal and written to files, and plots go with them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,23 +14,33 @@ from rich.console import Console
 
 from fedau_flwr.files import save_text
 from simulations.config import LAST_ROUNDS, ConfigError
+from simulations.methods import Method
 from simulations.report.paper import published, shortened
+from simulations.report.privacy import private
 from simulations.report.runs import Classes, Panel, Run, grouped, panels, read_runs
 from simulations.report.setting import Columns, Setting
+from simulations.report.statistics import against_paper, paired
 from simulations.report.table import Cell, Spread, Table
 from simulations.runs.summary import SHOWN_CLASSES
 from simulations.tasks.arrays import PARTS
 
-KINDS = ("curves", "classes", "clients", "weights", "cutoff")
+KINDS = ("curves", "classes", "clients", "weights", "cutoff", "paper")
 """Of plots."""
 
 SPREADS = ("loss", "train_accuracy", "test_accuracy")
 
 
-def tables(runs: Sequence[Run], *, each_seed: bool = False) -> list[Table]:
-    """Return what there is to say about runs; with `each_seed`, accuracy in a row per run."""
-    rows = (accuracy(runs, each_seed=each_seed), spread(runs))
-    found = [*rows, *(by_class(panel) for panel in panels(runs))]
+def tables(
+    runs: Sequence[Run], *, each_seed: bool = False, reference: Method | None = None
+) -> list[Table]:
+    """Return what there is to say about runs.
+
+    With `each_seed` accuracy has a row per run; with a `reference` the methods are compared with it
+    seed by seed.
+    """
+    rows = (accuracy(runs, each_seed=each_seed), against_paper(runs), private(runs), spread(runs))
+    pairs = paired(runs, reference) if reference else ()
+    found = [*rows, *pairs, *(by_class(panel) for panel in panels(runs))]
     return [table for table in found if table is not None]
 
 
@@ -162,22 +170,33 @@ def shown_classes(
 
 
 def present(
-    paths: Iterable[Path], where: Path, console: Console, *, each_seed: bool = False, **plots: Any
+    paths: Iterable[Path],
+    where: Path,
+    console: Console,
+    *,
+    each_seed: bool = False,
+    copied_from: Path | None = None,
+    **plots: Any,
 ) -> None:
-    """Print and write the tables of the runs in `paths`, and draw them.
+    """Print and write the tables of the runs in `paths` below `where`, draw them, make their page.
 
-    Runs that were interrupted before their first report are left out.
+    Runs that were interrupted before their first report are left out. The page is made of what
+    they were copied from, which knows more.
     """
+    from simulations.page.document import write_report  # noqa: PLC0415 -- it needs reports, as we do
+
+    paths = list(paths)
     if runs := read_runs(paths):
         show_tables(runs, where, console, each_seed=each_seed)
         show_plots(runs, where, console, **plots)
+        ids = [path.relative_to(where).as_posix() for path in paths]
+        page = where / "report.html"
+        say_where([write_report(copied_from or where, page, only=ids)], console)
 
 
-def show_tables(
-    runs: Sequence[Run], where: Path, console: Console, *, each_seed: bool = False
-) -> None:
+def show_tables(runs: Sequence[Run], where: Path, console: Console, **options: Any) -> None:
     """Print tables, of the classes only if there is one comparison, and write them to `where`."""
-    found = tables(runs, each_seed=each_seed)
+    found = tables(runs, **options)
     of_classes = [table for table in found if table.name.startswith("classes-")]
     for table in found:
         if len(of_classes) == 1 or table not in of_classes:

@@ -1,11 +1,9 @@
 """The runs below a directory, and which of them are seeds of the same setting."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +21,7 @@ from simulations.tasks import Task
 
 Key = TypeVar("Key", bound=Hashable)
 Part = TypeVar("Part")
+Item = TypeVar("Item")
 
 LONGEST_NAME = 120
 """Bytes of a panel's name; file systems allow 255, and names of plots have more in them."""
@@ -142,9 +141,9 @@ def read_runs(paths: Iterable[Path]) -> list[Run]:
     return sorted(found.values(), key=lambda run: (run.setting.order(), run.seed))
 
 
-def grouped(runs: Iterable[Run], key: Callable[[Run], Key]) -> dict[Key, list[Run]]:
+def grouped(runs: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
     """Return the runs by `key`, in the order in which it first occurs."""
-    groups: dict[Key, list[Run]] = {}
+    groups: dict[Key, list[Item]] = {}
     for run in runs:
         groups.setdefault(key(run), []).append(run)
     return groups
@@ -152,18 +151,24 @@ def grouped(runs: Iterable[Run], key: Callable[[Run], Key]) -> dict[Key, list[Ru
 
 def panels(runs: Iterable[Run]) -> list[Panel]:
     """Return the comparisons that the runs make."""
-    runs = list(runs)
-    columns = Columns.of(run.setting for run in runs)
+    return compared([(run.setting, run) for run in runs])
+
+
+def compared(runs: Sequence[tuple[Setting, Any]]) -> list[Panel]:
+    """Return the comparisons that runs make, given each with its setting."""
+    columns = Columns.of(setting for setting, _ in runs)
     found = []
-    for common, members in grouped(runs, lambda run: run.setting.whatever_the_method()).items():
+    for common, members in grouped(runs, lambda pair: pair[0].whatever_the_method()).items():
         keys = columns.shown(common, _STEPS)
         title = ", ".join([common.task.title, common.pattern.name, *described(common, keys)])
         parts = [f"{key.replace('_', '-')}-{display_value(common, key)}" for key in keys]
         slug = "-".join([common.task.name, common.pattern.name, *parts])
-        steps = [key for key in varying(run.setting for run in members) if key in columns.keys]
-        lines = grouped(members, lambda run: _line(run.setting, steps))  # noqa: B023
-        looks = {label: some[0].summary.config.algorithm.look for label, some in lines.items()}
-        found.append(Panel(title, file_name(slug), common.task, lines, {} if steps else looks))
+        steps = [key for key in varying(setting for setting, _ in members) if key in columns.keys]
+        lines = grouped(members, lambda pair: _line(pair[0], steps))  # noqa: B023
+        methods = {label: some[0][0].method for label, some in lines.items()}
+        looks = {label: method.look if method else None for label, method in methods.items()}
+        runs_of = {label: [run for _, run in some] for label, some in lines.items()}
+        found.append(Panel(title, file_name(slug), common.task, runs_of, {} if steps else looks))
     return found
 
 

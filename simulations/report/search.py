@@ -1,7 +1,5 @@
 """The paper's grid search for step sizes: γ with η = 1 first, then η at the best γ."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,11 +1,9 @@
 """What distinguishes runs from each other beside their seed, and how tables and plots say it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Self
 
 from simulations.config import RunConfig
 from simulations.methods import Method
@@ -43,18 +41,20 @@ class Setting:
     lr: float = _named("γ", within=("task", "method"))
     server_lr: float = _named("η", within=("task", "method"))
     augmentation: str = _named("augmentation")
+    batches: str = _named("batches")
     reply_loss: float = _named("reply loss")
     secure_sum: bool = _named("secure sum")
+    privacy: str = _named("privacy")
 
     @classmethod
-    def of(cls, config: RunConfig) -> Setting:
+    def of(cls, config: RunConfig) -> Self:
         """Return the setting of a run."""
         effects = {"pattern": "participation", "method": "algorithm", "lr": "local_lr",
                    "server_lr": "global_lr"}  # fmt: skip
         names = {item.name: effects.get(item.name, item.name) for item in fields(cls)}
         return cls(**{name: getattr(config, source) for name, source in names.items()})
 
-    def whatever_the_method(self) -> Setting:
+    def whatever_the_method(self) -> Self:
         """Return the setting without the method and its step sizes."""
         return replace(self, method=None, lr=0.0, server_lr=0.0)
 
@@ -120,7 +120,7 @@ class Columns:
     usual: dict[str, str]
 
     @classmethod
-    def of(cls, settings: Iterable[Setting]) -> Columns:
+    def of(cls, settings: Iterable[Setting]) -> Self:
         """Return the columns for these settings."""
         settings = list(dict.fromkeys(settings))
         keys = varying(settings)

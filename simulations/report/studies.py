@@ -1,6 +1,4 @@
-"""The paper's studies as lists of runs: methods, settings and seeds."""
-
-from __future__ import annotations
+"""The paper's studies, and one of our own, as lists of runs: methods, settings and seeds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -58,6 +56,27 @@ STUDIES: Mapping[str, Study] = {
         {**_CIFAR, "pattern": ("bernoulli", "cyclic")}, methods=("fedau:0",), trains=False
     ),
     "patterns": Study(_CIFAR, methods=("fedau:0",), trains=False),
+    "privacy": Study(
+        {
+            "dataset": ("synthetic:train=12000:test=3000",),
+            "pattern": ("bernoulli",),
+            "privacy": (
+                "none",
+                "gaussian:norm=5",
+                "gaussian:norm=5:separation=20",
+                "matrix:norm=5:separation=20",
+            ),
+        },
+        methods=("fedau:80",),
+        fixed={
+            "num_server_rounds": 300,
+            "clients": 2000,
+            "min_participation": 0.05,
+            "local_steps": 2,
+            "lr": 0.25,
+            "server_lr": 1.0,
+        },
+    ),
 }
 
 
@@ -102,5 +121,7 @@ def _values(given: Any, own: tuple[Any, ...]) -> tuple[Any, ...]:
 def _folder(config: RunConfig, axes: Mapping[str, Any]) -> str:
     """Return the directory of the runs with the same settings."""
     parts = [config.task.slug, config.participation.slug]
-    numbers = [key for key in axes if key not in ("dataset", "pattern")]
-    return "-".join(parts + [f"{key_of(key)}-{getattr(config, key):g}" for key in numbers])
+    for key in [key for key in axes if key not in ("dataset", "pattern")]:
+        value = getattr(config, key)
+        parts.append(config.protection.slug if key == "privacy" else f"{key_of(key)}-{value:g}")
+    return "-".join(parts)

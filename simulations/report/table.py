@@ -1,12 +1,11 @@
 """A table whose numbers have a spread, as Markdown, CSV and on a terminal."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import Self
 
 import numpy as np
 import rich.box
@@ -31,7 +30,7 @@ class Spread:
     digits: int = 1
 
     @classmethod
-    def of(cls, values: Sequence[object], *, scale: float = 100.0, digits: int = 1) -> Spread:
+    def of(cls, values: Sequence[object], *, scale: float = 100.0, digits: int = 1) -> Self:
         """Return mean and (sample) standard deviation of `values`, times `scale`."""
         numbers = scale * np.array(values, dtype=np.float64)
         std = float(numbers.std(ddof=1)) if len(numbers) > 1 else None
@@ -64,7 +63,7 @@ class Table:
     rows: list[list[Cell]] = field(default_factory=list)
     remark: str = ""
 
-    def without_empty_columns(self) -> Table:
+    def without_empty_columns(self) -> Self:
         """Return the table without the columns in which nothing is said."""
         kept = [i for i in range(len(self.header)) if any(row[i] != "" for row in self.rows)]
         rows = [[row[i] for i in kept] for row in self.rows]

@@ -1,42 +1,4 @@
-"""A run is a directory.
-
-``config.toml``
-    All keys of the run config but ``run-dir`` and ``resume``: enough to repeat the run, also by
-    ``flwr run . -c config.toml``.
-``metrics.jsonl``
-    One JSON object per evaluation, in the order of rounds: ``round`` (how many are done),
-    ``train_loss``, ``train_accuracy``, ``test_loss``, ``test_accuracy`` (over the whole sets),
-    ``train_class_accuracy``, ``test_class_accuracy`` (lists by class; a regression has none, and
-    the name of its own metric in place of accuracy), ``participants`` (mean
-    number per round since the last object), ``counted`` (of these, those in the sum),
-    ``round_seconds`` (median time of a round since the last object, evaluation left out),
-    ``seconds`` (of training and evaluation so far, over all attempts). What is not a finite number
-    is null.
-``participation.npz``
-    ``probability`` [N] (``p_n``), ``class_shares`` [N, C], ``sizes`` [N] (samples), ``counted``
-    [N] (rounds in which a client was in the sum), ``participated`` [N]; the path itself is a
-    function of the config (`open_experiment(config).process.active(t)`).
-    For FedAU also ``weight`` [N] (ω after the last round), ``tracked`` [k] (numbers of some
-    clients: of the largest, median and smallest ``p_n``), ``tracked_weights`` [rounds, k] and
-    ``mean_weight`` [rounds]: ω as it was used in each round.
-``clients.npz``
-    At the end: ``loss``, ``train_accuracy``, ``test_accuracy`` [N] of the final model per client.
-``times.npz``
-    Seconds of every round of the last attempt up to its last checkpoint, by phase: ``configure``,
-    ``exchange`` (sending, training, receiving), ``aggregate``, ``record``, ``evaluate``,
-    ``checkpoint`` (the one before the round); and ``resident``, the most bytes of memory that the
-    server's process has had.
-``outcome.json``
-    ``status`` (``running``, ``finished``, ``stopped``, ``diverged``, ``failed``), ``round`` and
-    ``sentence``, which says it to the user. ``progress.json`` is its like while the run goes on.
-``checkpoint.npz``, ``states/``
-    What ``resume`` needs; see `fedau_flwr.server.callbacks.checkpoints` and
-    `simulations.nodes.client_states`.
-``log.txt``
-    What the run logged. A file ``stop`` that anyone creates ends the run after the running round.
-"""
-
-from __future__ import annotations
+"""A run is a directory; `simulations/README.md` says what is in its files."""
 
 import json
 import os
@@ -44,7 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import tomli_w
 
@@ -69,6 +31,9 @@ class RunDirectory:
         self.config_file = path / "config.toml"
         self.metrics_file = path / "metrics.jsonl"
         self.participation_file = path / "participation.npz"
+        self.raster_file = path / "raster.bin"
+        self.rounds_file = path / "rounds.jsonl"
+        self.nodes_file = path / "nodes.json"
         self.clients_file = path / "clients.npz"
         self.times_file = path / "times.npz"
         self.outcome_file = path / "outcome.json"
@@ -79,19 +44,14 @@ class RunDirectory:
         self.states = path / "states"
 
     @classmethod
-    def open(cls, config: RunConfig) -> RunDirectory:
+    def open(cls, config: RunConfig) -> Self:
         """Open the directory of a run for writing, a new one or one to resume."""
         if config.run_dir:
             run = cls(Path(config.run_dir).expanduser())
         else:
             name = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
             run = cls(RUNS.expanduser() / f"{name}-{config.algorithm.name}-{os.getpid()}")
-        if config.resume:
-            config.same_training(run.config())
-            if not run.checkpoint_file.is_file():
-                raise run._refusal("hold a checkpoint to be resumed")
-        elif run.config_file.exists():
-            raise run._refusal("not hold a run yet: resume that one, or choose another directory")
+        run.check(config)
         values = {key: value for key, value in config.to_dict().items() if key not in _NOT_SAVED}
         try:
             run.path.mkdir(parents=True, exist_ok=True)
@@ -100,6 +60,15 @@ class RunDirectory:
             reason = error.strerror or error
             raise run._refusal(f"be a directory that can be written to ({reason})") from None
         return run
+
+    def check(self, config: RunConfig) -> None:
+        """Refuse a new run where there is one already, or to resume what cannot be resumed."""
+        if config.resume:
+            config.same_training(self.config())
+            if not self.checkpoint_file.is_file():
+                raise self._refusal("hold a checkpoint to be resumed")
+        elif self.config_file.exists():
+            raise self._refusal("not hold a run yet: resume that one, or choose another directory")
 
     def _refusal(self, rule: str) -> ConfigError:
         return ConfigError(f"run-dir is {str(self.path)!r}, but must {rule}.")

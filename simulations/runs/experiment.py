@@ -4,8 +4,6 @@ Everything here is a function of the `RunConfig`, so nothing of it is ever sent:
 clients' data and their probabilities from the seed.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -13,9 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedau_flwr.availability import Process, participation_probabilities
+from fedau_flwr.availability import (
+    Process,
+    participation_probabilities,
+    uniform_class_probabilities,
+)
 from fedau_flwr.weighting import Weighting
-from simulations.config import AUTHORS, ConfigError, RunConfig
+from simulations.config import AUTHORS, FEDAWE, ConfigError, RunConfig
 from simulations.registry import check
 from simulations.tasks import Arrays, Task
 from simulations.tasks.split import Split, dirichlet_split, even_split, given_split
@@ -47,18 +49,14 @@ def open_experiment(config: RunConfig) -> Experiment:
 
     It is a `ConfigError` if its settings, its data or its trace cannot be used.
     """
+    check("groups", config.groups, not config.groups, "empty in a simulation")
     try:
-        return _open(config)
+        arrays = config.task.open(config.data_path, seed=config.seed)
+        split, p, authors = draw_population(config, arrays.train.targets, config.clients)
+        pattern = config.participation
+        process = authors or pattern.process(p, seed=config.seed, rounds=config.rounds)
     except (ValueError, OSError) as error:
         raise ConfigError(str(error)) from None
-
-
-def _open(config: RunConfig) -> Experiment:
-    check("groups", config.groups, not config.groups, "empty in a simulation")
-    arrays = config.task.open(config.data_path, seed=config.seed)
-    split, p, authors = draw_population(config, arrays.train.targets, config.clients)
-    pattern = config.participation
-    process = authors or pattern.process(p, seed=config.seed, rounds=config.rounds)
     stationary = process.probability
     p = p if stationary is None else stationary
     return Experiment(config, config.task, arrays, split, p, process)
@@ -91,13 +89,16 @@ def draw_population(
         )
     else:
         split = even_split(task, targets, num_clients=clients, seed=config.seed)
-    probabilities = participation_probabilities(
-        split.class_shares,
-        concentration=config.alpha_participation,
-        mean=config.mean_participation,
-        floor=config.min_participation,
-        seed=source,
-    )
+    if config.draw == FEDAWE:
+        probabilities = uniform_class_probabilities(split.class_shares, seed=config.seed)
+    else:
+        probabilities = participation_probabilities(
+            split.class_shares,
+            concentration=config.alpha_participation,
+            mean=config.mean_participation,
+            floor=config.min_participation,
+            seed=source,
+        )
     pattern = config.participation
     process = None if authors is None else pattern.authors_process(probabilities, authors)
     return split, probabilities, process

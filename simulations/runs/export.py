@@ -1,7 +1,5 @@
 """Copies of runs to publish: results without checkpoints, logs and the paths of a machine."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterable
 from dataclasses import replace

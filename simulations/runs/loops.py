@@ -10,11 +10,10 @@ begins. The run's directory has what an experiment's has, as far as a server can
 back to what they knew then.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from fedau_flwr.files import save_arrays
 from fedau_flwr.server.callbacks import (
     Callback,
     Checkpoints,
+    JsonLines,
     Progress,
     PrometheusTextfile,
     StopOnDivergence,
@@ -36,13 +36,14 @@ from fedau_flwr.server.callbacks import (
 )
 from fedau_flwr.wire.records import decode_all
 from simulations.config import LEAST_SECURE, RunConfig
-from simulations.nodes.client_states import flush
+from simulations.nodes.client_states import flush, make_states
 from simulations.nodes.deployed_data import server_test_set
 from simulations.nodes.evaluator import Evaluator
 from simulations.nodes.worker import LR, STATES
 from simulations.runs.directory import RunDirectory
 from simulations.runs.experiment import Experiment
 from simulations.runs.measurement import TIMEOUT, Measurement, check_replies, measure
+from simulations.runs.node_record import NodeRecord
 from simulations.runs.participation import ParticipationRecord
 from simulations.runs.reports import Outcome, Reports, RoundTimes
 from simulations.tasks import DataError, Part
@@ -63,13 +64,14 @@ def simulation_loop(
         # Of one node per client, as many as can work at a time; hosts are that many.
         shards = None if config.clients_per_node == 0 else os.cpu_count()
         last = loop.round == loop.rounds
-        return measure(grid.everyone(), config.task, loop.arrays, samples=last, shards=shards)
+        arrays = config.algorithm.evaluated(loop.strategy, loop.arrays)
+        return measure(grid.everyone(), config.task, arrays, samples=last, shards=shards)
 
     advice = f"go on with `fedau resume {run.path}`"
-    record, times = ParticipationRecord(experiment, grid), RoundTimes()
+    record, times = ParticipationRecord(experiment, grid, run.raster_file), RoundTimes()
     progress = Progress(every=None, file=run.progress_file)
     return RoundLoop(
-        build_strategy(config, grid),
+        build_strategy(config, grid, run.path),
         grid,
         [
             *callbacks,
@@ -78,11 +80,12 @@ def simulation_loop(
             StopOnDivergence(),
             StopOnRequest(run.stop_file, signals=(), advice=advice),
             times,
+            JsonLines(run.rounds_file),
             progress,
             SimulationCheckpoints(run, config, record, times),
             Outcome(run),
         ],
-        train_config=_train_config(config, {STATES: str(run.states)}),
+        train_config=_train_config(config, {STATES: make_states(run.states)}),
         timeout=TIMEOUT,
         check_replies=check_replies,
     )
@@ -111,7 +114,7 @@ def deployment_loop(
         f"with `fedau resume {run.path}`",
     )
     return RoundLoop(
-        build_strategy(config),
+        build_strategy(config, directory=run.path),
         grid,
         [
             *callbacks,
@@ -120,6 +123,8 @@ def deployment_loop(
             StopOnDivergence(),
             request,
             PrometheusTextfile(run.path / "metrics.prom"),
+            JsonLines(run.rounds_file),
+            NodeRecord(run, config),
             progress,
             Checkpoints(run.path, every=config.checkpoint_rounds, resume=config.resume),
             Outcome(run),
@@ -144,15 +149,20 @@ def _open_test_set(config: RunConfig) -> Part | None:
         return None
 
 
-def build_strategy(config: RunConfig, grid: AvailabilityGrid | None = None) -> Strategy:
+def build_strategy(
+    config: RunConfig, grid: AvailabilityGrid | None = None, directory: Path | None = None
+) -> Strategy:
     """Return the strategy of a run over the nodes of `grid`, which must be known by now.
 
-    Without one it is for a real federation, whose loop waits for somebody to be there at all.
+    Without one it is for a real federation, whose loop waits for somebody to be there at all. What
+    privacy must not forget is kept in `directory`.
     """
     options: dict[str, Any] = {
         "num_clients": config.clients,
         "server_learning_rate": config.global_lr,
     }
+    if (privacy := config.protection.settings(config.rounds, directory)) is not None:
+        options["privacy"] = privacy
     timeout = TIMEOUT if grid else config.round_deadline
     if config.secure_sum:
         options["summation"] = SecureSum(

@@ -1,7 +1,5 @@
 """Evaluation on the nodes, each with a share of the samples."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

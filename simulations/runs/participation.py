@@ -1,8 +1,7 @@
 """Who came, who was counted, and how the clients' weights moved."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from fedau_flwr.server.loop import RoundLoop
 from fedau_flwr.server.report import RoundReport
 from fedau_flwr.weight_state import WeightStates
 from simulations.runs.experiment import Experiment
+from simulations.runs.raster import COUNTED, RasterFile, states_of
 
 TRACKED_PER_KIND = 3
 
@@ -27,12 +27,13 @@ class ParticipationRecord(Callback):
 
     in_checkpoints = ("participated", "counted")
 
-    def __init__(self, experiment: Experiment, grid: AvailabilityGrid) -> None:
+    def __init__(self, experiment: Experiment, grid: AvailabilityGrid, raster: Path) -> None:
         clients = experiment.config.clients
         self.split = experiment.split
         self._process = experiment.process
         self._probabilities = experiment.probabilities
         self._grid = grid
+        self._raster = RasterFile(raster, clients)
         self.participated, self.counted = np.zeros((2, clients), np.int64)
         self.last = (0, 0)
         self._weighting = experiment.config.algorithm.learned_weighting()
@@ -42,17 +43,24 @@ class ParticipationRecord(Callback):
             self._mean: list[float] = []
             self._weights: list[NDArray[np.float64]] = []
 
+    def on_start(self, loop: RoundLoop) -> None:
+        """Begin the raster, or cut it where a resumed run goes on."""
+        self._raster.begin(loop.round)
+
     def after_round(self, loop: RoundLoop, report: RoundReport) -> None:
         """Note who came and who was counted in the round that has just ended."""
         with loop.timed("record"):
             came = self._process.active(loop.round - 1)
-            counted = report.clients
+            counted, roster = report.clients, self._grid.roster
             if getattr(loop.strategy, "last_round", None) is not report:
                 # A strategy that writes no reports of its own knows nodes alone.
-                roster = self._grid.roster
                 counted = tuple(client for node in counted for client in roster.clients(node))
-            mask = np.zeros(len(self.counted), bool)
-            mask[np.array(counted, np.int64)] = True
+            rejected = [client for node in report.reasons for client in roster.clients(node)]
+            states = states_of(
+                len(came), came=np.flatnonzero(came), rejected=rejected, counted=counted
+            )
+            self._raster.append(states)
+            mask = states == COUNTED
             self.last = (int(came.sum()), len(counted))
             self.participated += came
             self.counted += mask

@@ -1,7 +1,5 @@
 """What a run writes into its directory: reports, times, and how it ended."""
 
-from __future__ import annotations
-
 import logging
 import resource
 import sys
@@ -76,7 +74,9 @@ class Reports(Callback):
     def _report(self, loop: RoundLoop) -> None:
         with loop.timed("evaluate"):
             self._last = self._measure(loop)
-        metrics = self._last.metrics()
+        # What a private sum has spent is among the metrics of its round.
+        spent = {k: v for k, v in loop.metrics.items() if k.startswith("epsilon")}
+        metrics = {**self._last.metrics(), **spent}
         loop.metrics |= metrics
         rounds, participants, counted = self.since
         self._run.report(
@@ -91,7 +91,9 @@ class Reports(Callback):
         )
         self._seconds.clear()
         self.since = [0, 0, 0]
-        if words := str(self._last):
+        if words := ", ".join(
+            [*filter(None, [str(self._last)]), *(f"{k} {v:.3g}" for k, v in spent.items())]
+        ):
             throughput = self._progress.words(loop)
             log.info("Round %d/%d: %s; %s", loop.round, loop.rounds, words, throughput)
 

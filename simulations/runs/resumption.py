@@ -1,11 +1,9 @@
 """What is left to do of a list of runs, so that a long study can be interrupted and repeated."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console
 
@@ -24,7 +22,7 @@ class Step:
     reached: int = 0
 
     @classmethod
-    def of(cls, config: RunConfig) -> Step:
+    def of(cls, config: RunConfig) -> Self:
         """Look at the directory of a run; other settings there are an error."""
         run = RunDirectory(Path(config.run_dir))
         if not run.config_file.exists():

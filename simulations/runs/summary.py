@@ -1,9 +1,8 @@
 """What comes out of a run in the end: means over the last rounds."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +32,7 @@ class Summary:
     final: dict[str, NDArray[np.float64]]
 
     @classmethod
-    def of(cls, directory: Path) -> Summary:
+    def of(cls, directory: Path) -> Self:
         """Summarise the run in `directory`."""
         run = RunDirectory(directory)
         config, metrics = run.config(), run.metrics()

@@ -1,12 +1,16 @@
 """The command lines of the compose files as processes: what the containers would run, run here."""
 
+import os
+import shutil
 import sys
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from fedau_flwr import _flower
 from simulations.launch.federation import Federation
 from simulations.launch.process import Process, flower_environment, free_port, stop_together
 from tests.deployment.app.quadratics import problem
@@ -27,10 +31,11 @@ class Containers:
     def __init__(self, directory: Path, environment: dict[str, str]) -> None:
         self.federation = Federation(directory, nodes=1, environment=environment)
         self.directory = directory
-        self.ports = {"9000": {"serverapp": free_port(), "clientapp": free_port()}}
         self.supernode_port = free_port()
         server = load_stack(("server.yml",))["services"]
-        client = load_stack(("client.yml", "client.tls.yml"), VARIABLES)["services"]
+        allowed = sha256(_flower.build_fab_from_disk(APP)).hexdigest()
+        variables = {**VARIABLES, "NODE_CONFIG": f'fedau-allow-apps="{allowed}"'}
+        client = load_stack(("client.yml", "client.tls.yml"), variables)["services"]
         self.services = {
             "superlink": server["superlink"],
             "serverapp": server["serverapp"],
@@ -46,6 +51,14 @@ class Containers:
             )
             for name, service in self.services.items()
         }
+        # As in the image, where a link to our program comes first.
+        guard = directory / "bin" / "flwr-clientapp"
+        guard.parent.mkdir()
+        program = "from fedau_flwr.client.guard import main; main()"
+        guard.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{program}" "$@"\n')
+        guard.chmod(0o755)
+        own = self.processes["clientapp"].environment
+        own["PATH"] = os.pathsep.join([str(guard.parent), own["PATH"]])
         # Secrets, connection and keys are made as usual, around the command of the file.
         self.federation.superlink.command = self.processes["superlink"].command
         self.processes["superlink"] = self.federation.superlink
@@ -57,10 +70,10 @@ class Containers:
             "127.0.0.1:8000": self.federation.superlink.address,
             "supernode:9094": f"127.0.0.1:{self.supernode_port}",
             "127.0.0.1:9094": f"127.0.0.1:{self.supernode_port}",
-            "127.0.0.1:9000": f"127.0.0.1:{self.ports['9000'].get(name)}",
             "--port=8000": f"--port={self.federation.superlink.port}",
             "--port=9094": f"--port={self.supernode_port}",
             "0.0.0.0": "127.0.0.1",
+            '"/state"': f'"{self.directory / "state"}"',
             "/app/superlink.db": str(self.directory / "superlink.db"),
             "/run/secrets/inside-": f"{secrets}/",
             "/run/secrets/node.key": str(secrets / "node-0.key"),
@@ -116,6 +129,22 @@ def test_a_run_goes_through(containers: Containers) -> None:
     np.testing.assert_array_equal(np.load(containers.directory / "model.npy"), expected)
 
 
+def test_an_app_that_the_owner_does_not_allow_does_not_run(
+    containers: Containers, tmp_path: Path
+) -> None:
+    changed = shutil.copytree(APP, tmp_path / "app")
+    with (changed / "quadratics" / "client_app.py").open("a") as file:
+        file.write(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    rounds = {"num-server-rounds": 1, "num-clients": 1, "wait-for": 1}
+    run = containers.federation.run(changed, config={**rounds, "directory": str(tmp_path)})
+    assert run.wait_finished(timeout=300.0) == "finished:completed"
+    assert not (tmp_path / "ran").exists()
+    np.testing.assert_array_equal(np.load(tmp_path / "model.npy"), problem.initial_model())
+    assert "allows 1 apps, but not the one that runs here" in (
+        containers.processes["clientapp"].output()
+    )
+
+
 def test_health_checks_tell_up_from_down(containers: Containers) -> None:
     assert {name: containers.healthcheck(name) for name in containers.services} == dict.fromkeys(
         containers.services, 0
@@ -128,7 +157,7 @@ def test_superexec_without_the_secret_gets_no_work(containers: Containers) -> No
     command = [
         argument
         for argument in containers.processes["serverapp"].command
-        if not argument.startswith(("--superexec-auth-secret-file", "--health-server-address"))
+        if not argument.startswith("--superexec-auth-secret-file")
     ]
     intruder = Process(
         "intruder",

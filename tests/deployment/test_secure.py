@@ -1,20 +1,22 @@
-"""Secure sums on a federation, with one node killed in each of the four exchanges in turn.
+"""Secure sums with a roster, with one node killed in each of the five exchanges in turn.
 
-Four clients, TLS and authentication. In round k + 1 the node of client k kills itself when it is
+Five clients, TLS and authentication. In round k + 1 the node of client k kills itself when it is
 asked for its part in exchange k. The operator sees that it is gone and removes it; another node,
-with a key of its own and the client's state directory, takes its place.
+with a node key of its own and the client's state directory, takes its place. A sixth client is
+there all along, with a key that is not in the roster.
 """
 
 import json
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedau_flwr.secure.message import Exchange
+from fedau_flwr.secure import Exchange, Identity, Roster
 from fedau_flwr.wire.fixed_point import FixedPoint
 from simulations.launch.federation import Federation, Node
 from simulations.launch.superlink import CONNECTION, flower_command
@@ -25,7 +27,7 @@ from tests.deployment.history import CUTOFF, History, weight
 
 pytestmark = pytest.mark.deployment
 
-CLIENTS = 4
+CLIENTS = 5
 EXCHANGES = list(Exchange)
 # Nobody waits so long: the SuperLink knows at once that a node which was removed will not reply.
 EXCHANGE_SECONDS = 300.0
@@ -39,6 +41,19 @@ class Scenario:
     clients: dict[int, int]
     history: History
     in_database: list[NDArray[Any]]
+
+
+def enroll(nodes: list[Node], roster: Path) -> None:
+    """Give every node a key; all but the last are in the roster, which has one of its own."""
+    lines = []
+    for node in nodes:
+        made = Identity.create(Path(str(node.config["fedau-state-dir"])), node.name)
+        lines.append(made.line)
+    roster.write_text("\n".join(lines[:-1]) + "\n")
+    other = roster.with_name("other.toml")
+    other.write_text("\n".join(lines) + "\n")
+    nodes[-1].config["fedau-roster"] = str(other)
+    assert len(Roster.load(roster)) == len(nodes) - 1
 
 
 def replace_the_dead(federation: Federation, node: Node, spare: Node | None) -> None:
@@ -62,8 +77,16 @@ def replace_the_dead(federation: Federation, node: Node, spare: Node | None) -> 
 @pytest.fixture(scope="module")
 def scenario(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) -> Scenario:
     directory = tmp_path_factory.mktemp("secure")
-    federation = Federation(directory, nodes=CLIENTS + len(EXCHANGES) - 1, environment=environment)
-    nodes, spares = federation.nodes[:CLIENTS], federation.nodes[CLIENTS:]
+    roster = directory / "roster.toml"
+    federation = Federation(
+        directory,
+        nodes=CLIENTS + 1 + len(EXCHANGES) - 1,
+        node_config={"fedau-roster": str(roster)},
+        environment=environment,
+    )
+    nodes, stranger = federation.nodes[:CLIENTS], federation.nodes[CLIENTS]
+    spares = federation.nodes[CLIENTS + 1 :]
+    enroll([*nodes, stranger], roster)
     for client, exchange in enumerate(EXCHANGES):
         nodes[client].config |= {"dies-in": exchange.value, "dies-at": client + 1}
     for client, spare in enumerate(spares):
@@ -72,7 +95,8 @@ def scenario(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, st
     config = {
         "num-server-rounds": len(EXCHANGES),
         "num-clients": CLIENTS,
-        "wait-for": CLIENTS,
+        "wait-for": CLIENTS + 1,
+        "roster": str(roster),
         "cutoff": CUTOFF,
         "exchange-seconds": EXCHANGE_SECONDS,
         "deadline": EXCHANGE_SECONDS,
@@ -80,9 +104,9 @@ def scenario(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, st
     }
     with federation:
         federation.start_superlink()
-        for node in nodes:
+        for node in (*nodes, stranger):
             node.start()
-        for node in nodes:
+        for node in (*nodes, stranger):
             node.wait_connected(timeout=300.0)
         with DatabaseRecord(directory / "superlink.db") as database:
             run = federation.run(APP, config=config)
@@ -91,6 +115,7 @@ def scenario(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, st
             status = run.wait_finished(timeout=300.0)
         clients = {node.node_id: client for client, node in enumerate(nodes)}
         clients |= {node.node_id: client for client, node in enumerate(spares)}
+        clients[stranger.node_id] = CLIENTS
         lines = (directory / "rounds.jsonl").read_text().splitlines()
         return Scenario(
             status=status,
@@ -132,7 +157,13 @@ def test_killed_node_is_in_the_sum_only_if_its_vector_was(
     victim = EXCHANGES.index(exchange)
     counted = scenario.history.counted[victim]
     survivors = [client for client in range(CLIENTS) if client != victim]
-    assert counted == (list(range(CLIENTS)) if exchange == Exchange.UNMASK else survivors)
+    in_sum = exchange in (Exchange.CONSISTENCY, Exchange.UNMASK)
+    assert counted == (list(range(CLIENTS)) if in_sum else survivors)
+
+
+def test_client_that_is_not_in_the_roster_is_refused(scenario: Scenario) -> None:
+    assert all(CLIENTS not in counted for counted in scenario.history.counted)
+    assert "its roster is not the server's" in scenario.log
 
 
 @pytest.mark.parametrize("number", range(1, len(EXCHANGES) + 1))

@@ -10,6 +10,7 @@ import yaml
 DOCKER = Path(__file__).parents[2] / "docker"
 STACKS = [
     ("server.yml",),
+    ("server.yml", "server.monitoring.yml"),
     ("client.yml",),
     ("client.yml", "client.tls.yml"),
     ("client.yml", "client.gpu.yml"),

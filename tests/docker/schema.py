@@ -45,12 +45,14 @@ CONDITION = {"enum": ["service_started", "service_healthy", "service_completed_s
 DEVICE = mapping(driver=TEXT, count={"type": "integer", "minimum": 1}, capabilities=TEXTS)
 SERVICE = mapping(
     image=TEXT,
-    build=mapping(context=TEXT, dockerfile=TEXT, target=TEXT, args=named(TEXT)),
+    build=mapping(context=TEXT, dockerfile=TEXT, target=TEXT, args=named({"type": "string"})),
     # Repeated words are fine in a command line.
     command={"type": "array", "items": TEXT, "minItems": 1},
     restart={"enum": ["no", "always", "on-failure", "unless-stopped"]},
     user={"type": "string", "pattern": r"^\d+:\d+$"},
     read_only={"type": "boolean"},
+    mem_limit={"type": "string", "pattern": r"^\d+[kmg]$"},
+    pids_limit={"type": "integer", "minimum": 1},
     cap_drop=TEXTS,
     security_opt=TEXTS,
     environment=named({"type": "string"}),

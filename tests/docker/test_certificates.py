@@ -165,7 +165,7 @@ def test_node_keys_are_what_flower_reads(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["localhost", "127.0.0.1", "superlink", "fl.example.org", "10.0.0.7"]
+    "host", ["localhost", "127.0.0.1", "superlink", "gateway", "fl.example.org", "10.0.0.7"]
 )
 def test_server_certificate_holds_for_its_hosts(tmp_path: Path, host: str) -> None:
     make(tmp_path, "--host", "fl.example.org", "--host", "10.0.0.7")

@@ -14,9 +14,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
+from flwr.app import Array
 from flwr.common.config import parse_config_args
+from flwr.common.constant import FLWR_PRIVATE_MAX_ARRAY_CHUNK_SIZE
+from flwr.proto.message_pb2 import PushObjectRequest
+from flwr.proto.node_pb2 import Node
 from packaging.requirements import Requirement
 from packaging.version import Version
 
@@ -24,19 +29,19 @@ from simulations.config import RUNS
 from tests.docker.compose import DOCKER, STACKS, VARIABLES, load_stack
 from tests.docker.schema import mistakes
 
-# The packages export functions under the names of these modules, hence no plain import.
 PARSERS = {
-    "flwr/superlink": import_module(
-        "flwr.superlink.cli.flower_superlink"
-    )._parse_args_run_superlink,
-    "flwr/supernode": import_module(
-        "flwr.supernode.cli.flower_supernode"
-    )._parse_args_run_supernode,
-    "fedau-flwr": import_module("flwr.supercore.cli.flower_superexec")._parse_args,
+    "flwr/superlink": ("flwr.superlink.cli.flower_superlink", "_parse_args_run_superlink"),
+    "flwr/supernode": ("flwr.supernode.cli.flower_supernode", "_parse_args_run_supernode"),
+    "fedau-flwr": ("flwr.supercore.cli.flower_superexec", "_parse_args"),
 }
+"""By image; they take long to import, which who only collects these tests need not do."""
 HOME = "/app"
 """Of the user that Flower's images run as."""
 
+USERS = {"prometheus": "65534:65534", "grafana": "472:0"}
+"""Of images that are not ours, the users that their folders belong to."""
+
+CLIENTS = [files for files in STACKS if files[0] == "client.yml"]
 FILES = sorted({name for files in STACKS for name in files})
 SERVICES = [
     pytest.param(files, service, id=f"{'+'.join(files)}:{service}")
@@ -53,7 +58,11 @@ def changeable(files: tuple[str, ...]) -> dict[str, Any]:
 
 def flower_services(files: tuple[str, ...]) -> dict[str, dict[str, Any]]:
     services = load_stack(files)["services"]
-    return {name: service for name, service in services.items() if "command" in service}
+    return {
+        name: service
+        for name, service in services.items()
+        if service.get("image", "").split(":")[0] in PARSERS
+    }
 
 
 CHOSEN = [("environment",), ("args",), ("depends_on",)]
@@ -72,9 +81,16 @@ def keys(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
             yield from keys(inner, (*path, key))
 
 
+def parser_of(service: dict[str, Any]) -> argparse.ArgumentParser:
+    # The packages export functions under the names of these modules, hence no plain import.
+    module, name = PARSERS[service["image"].split(":")[0]]
+    parser: argparse.ArgumentParser = getattr(import_module(module), name)()
+    return parser
+
+
 def parse(service: dict[str, Any]) -> argparse.Namespace:
     """Parse a service's command as its program would; a wrong flag ends in SystemExit."""
-    parser = PARSERS[service["image"].split(":")[0]]()
+    parser = parser_of(service)
     parser.allow_abbrev = False
     return parser.parse_args(service["command"])
 
@@ -103,7 +119,7 @@ def test_a_flag_that_does_not_exist_fails() -> None:
 @pytest.mark.parametrize("files", STACKS, ids="+".join)
 def test_no_flag_is_deprecated(files: tuple[str, ...]) -> None:
     for service in flower_services(files).values():
-        parser = PARSERS[service["image"].split(":")[0]]()
+        parser = parser_of(service)
         options = {option: action for action in parser._actions for option in action.option_strings}
         for argument in service["command"]:
             flag = argument.split("=")[0]
@@ -192,8 +208,8 @@ def check_reading(
         assert theirs[name].get("command") == service.get("command")
         assert theirs[name]["healthcheck"]["test"] == service["healthcheck"]["test"]
         assert sorted(theirs[name]["networks"]) == sorted(service["networks"])
-        assert sorted(secret["source"] for secret in theirs[name]["secrets"]) == sorted(
-            service["secrets"]
+        assert sorted(secret["source"] for secret in theirs[name].get("secrets", [])) == sorted(
+            service.get("secrets", [])
         )
 
 
@@ -219,11 +235,13 @@ def test_another_reading_is_noticed(change: str | None, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("files", "name"), SERVICES)
 def test_service_is_confined_and_looked_after(files: tuple[str, ...], name: str) -> None:
     service = load_stack(files)["services"][name]
-    assert service["user"] == "49999:49999"
+    assert service["user"] == USERS.get(name, "49999:49999")
     assert service["read_only"] is True
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
     assert service["restart"] == "unless-stopped"
+    assert service["mem_limit"]
+    assert 0 < service["pids_limit"] <= 1024
     assert service["healthcheck"]["test"][0] == "CMD"
     assert not any("key" in key.lower() for key in service.get("environment", {}))
 
@@ -232,7 +250,7 @@ def test_service_is_confined_and_looked_after(files: tuple[str, ...], name: str)
 def test_references_are_defined(files: tuple[str, ...], name: str) -> None:
     project = load_stack(files)
     service = project["services"][name]
-    assert set(service["secrets"]) <= project["secrets"].keys()
+    assert set(service.get("secrets", [])) <= project["secrets"].keys()
     assert set(service["networks"]) <= project["networks"].keys()
     for volume in service["volumes"]:
         source = volume.split(":")[0]
@@ -243,7 +261,7 @@ def test_references_are_defined(files: tuple[str, ...], name: str) -> None:
     used = " ".join([*service.get("command", []), *service["healthcheck"]["test"]])
     for word in used.replace("=", " ").split():
         if word.startswith("/run/secrets/"):
-            assert word.removeprefix("/run/secrets/") in service["secrets"]
+            assert word.removeprefix("/run/secrets/") in service.get("secrets", [])
         if word.startswith("/opt/"):
             assert any(f":{word}:ro" in volume for volume in service["volumes"])
 
@@ -254,7 +272,7 @@ def test_authentication_and_tls_are_on() -> None:
     assert not server.insecure
     assert server.isolation == "process"
     assert server.superexec_auth_secret_file
-    for files in STACKS[1:]:
+    for files in CLIENTS:
         node = parse(flower_services(files)["supernode"])
         assert not node.insecure
         assert node.root_certificates
@@ -298,6 +316,59 @@ def test_gateway_looks_the_superlink_up_again() -> None:
     assert "proxy_ssl_verify on;" in text
 
 
+def test_gateway_takes_what_a_chunk_needs_and_no_more() -> None:
+    """The largest request that a SuperNode makes: a piece of an array, as Flower cuts them."""
+    (kilobytes,) = re.findall(
+        r"client_max_body_size (\d+)k;", (DOCKER / "gateway.conf").read_text()
+    )
+    array = Array(np.zeros(3 * FLWR_PRIVATE_MAX_ARRAY_CHUNK_SIZE, np.uint8))
+    largest = max(len(chunk.deflate()) for chunk in array.children.values())
+    assert largest > FLWR_PRIVATE_MAX_ARRAY_CHUNK_SIZE == 5 * 2**20
+    request = PushObjectRequest(
+        node=Node(node_id=2**64 - 1),
+        run_id=2**64 - 1,
+        object_id="f" * 64,
+        object_content=bytes(largest),
+    )
+    assert request.ByteSize() < int(kilobytes) * 1024 < 1.02 * 5 * 2**20
+
+
+def test_no_supernode_is_on_the_network_of_the_control_api() -> None:
+    server = load_stack(("server.yml",))
+    assert server["services"]["superlink"]["networks"] == ["federation"]
+    assert server["services"]["serverapp"]["networks"] == ["federation"]
+    assert server["services"]["gateway"]["networks"] == ["federation", "clients"]
+    local = load_stack(("client.yml", "client.local.yml"))
+    assert local["services"]["supernode"]["networks"] == ["inside", "outside", "clients"]
+    assert local["networks"]["clients"]["name"] == server["networks"]["clients"]["name"]
+    assert "name" not in (server["networks"]["federation"] or {})
+    text = (DOCKER / "README.md").read_text()
+    assert "SUPERLINK=gateway:8443" in text
+    assert "SUPERLINK=superlink" not in text
+
+
+def test_images_can_be_pinned_by_digest() -> None:
+    digest = f"@sha256:{64 * '0'}"
+    names = ["SUPERLINK_DIGEST", "SUPERNODE_DIGEST", "NGINX_DIGEST", "SUPEREXEC_DIGEST"]
+    variables = {**VARIABLES, **dict.fromkeys(names, digest)}
+    for files in STACKS:
+        for service in load_stack(files, variables)["services"].values():
+            built = service.get("build", {}).get("args", {}).get("SUPEREXEC_DIGEST", "")
+            assert (service["image"] + built).endswith(digest)
+    assert (
+        "FROM flwr/superexec:${FLWR_VERSION}${SUPEREXEC_DIGEST} AS"
+        in (DOCKER / "Dockerfile").read_text()
+    )
+
+
+def test_client_apps_are_started_by_the_guard() -> None:
+    scripts = tomllib.loads((DOCKER.parent / "pyproject.toml").read_text())["project"]["scripts"]
+    assert scripts["fedau-clientapp"] == "fedau_flwr.client.guard:main"
+    lines = (DOCKER / "Dockerfile").read_text().splitlines()
+    assert 'RUN ln -s "$(command -v fedau-clientapp)" /opt/fedau/flwr-clientapp' in lines
+    assert "ENV PATH=/opt/fedau:$PATH" in lines
+
+
 def test_state_survives_containers() -> None:
     server = load_stack(("server.yml",))
     database = parse(server["services"]["superlink"]).database
@@ -322,10 +393,9 @@ def test_run_without_a_directory_finds_one_that_survives() -> None:
     default = str(RUNS).replace("~", HOME)
     assert {f"results:{default}", "results:/results"} <= set(volumes)
     # A new volume has the owner of the folder that the image has in its place.
-    (line,) = [
-        line for line in (DOCKER / "Dockerfile").read_text().splitlines() if "--owner=app" in line
-    ]
-    assert {default, "/results", "/state"} <= set(line.split())
+    text = (DOCKER / "Dockerfile").read_text().replace("\\\n", "")
+    (line,) = [line for line in text.splitlines() if "--owner=app" in line]
+    assert {default, "/results", "/state", "--mode=0700"} <= set(line.split())
 
 
 def test_group_goes_into_the_node_config() -> None:
@@ -335,7 +405,7 @@ def test_group_goes_into_the_node_config() -> None:
 
 
 def test_client_code_reaches_its_supernode_only() -> None:
-    for files in STACKS[1:]:
+    for files in CLIENTS:
         project = load_stack(files)
         assert project["services"]["clientapp"]["networks"] == ["inside"]
         assert project["networks"]["inside"] == {"internal": True}

@@ -7,18 +7,24 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricR
 from flwr.clientapp import ClientApp
 
 from fedau_flwr import FedAUMod
+from fedau_flwr.client.delivery import is_delivery
+from fedau_flwr.server.forwarding import ForwardingGrid
 from fedau_flwr.testing.in_process_grid import InProcessGrid
 
 Arrays = dict[str, np.ndarray]
 
 
 class Federation(InProcessGrid):
-    """Shows the nodes of the clients in `present`, and loses the replies of those in `lost`."""
+    """Shows the nodes of the clients in `present`, and loses the replies of those in `lost`.
 
-    def __init__(self, app: ClientApp, clients: int, run_config=None):
-        super().__init__(app, clients, run_config)
+    Messages after a round do not reach those in `unreached`.
+    """
+
+    def __init__(self, app: ClientApp, clients: int, run_config=None, node_config=None):
+        super().__init__(app, clients, run_config, node_config)
         self.present = set(range(clients))
         self.lost: set[int] = set()
+        self.unreached: set[int] = set()
         self.replies: list[Message] = []
 
     def number(self, node_id: int) -> int:
@@ -27,10 +33,17 @@ class Federation(InProcessGrid):
     def get_node_ids(self):
         return [node for node in self.contexts if self.number(node) in self.present]
 
+    def everyone(self):
+        return Everyone(self)
+
     def send_and_receive(self, messages, *, timeout=None):
-        replies = super().send_and_receive(messages, timeout=timeout)
+        reached = [m for m in messages if not (is_delivery(m) and self._is_unreached(m))]
+        replies = super().send_and_receive(reached, timeout=timeout)
         self.replies = [r for r in replies if self.number(r.metadata.src_node_id) not in self.lost]
         return list(self.replies)
+
+    def _is_unreached(self, message) -> bool:
+        return self.number(message.metadata.dst_node_id) in self.unreached
 
     def play(self, strategy, server_round: int, model: ArrayRecord) -> ArrayRecord:
         """Run one round, as Flower's own loop does."""
@@ -38,6 +51,13 @@ class Federation(InProcessGrid):
         replies = self.send_and_receive(messages, timeout=60)
         arrays, self.metrics = strategy.aggregate_train(server_round, replies)
         return arrays
+
+
+class Everyone(ForwardingGrid):
+    """The same grid with all nodes."""
+
+    def get_node_ids(self):
+        return list(self._grid.contexts)
 
 
 def training_app(train: Callable[[int, Arrays, int], Arrays], mods=None) -> ClientApp:

@@ -75,9 +75,46 @@ def test_the_price_of_privacy_is_that_of_the_formulas():
 
 
 @pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("--epsilon 8 --noise-multiplier 10", "rounds: 277"),
+        ("--epsilon 8 --noise-multiplier 10 --separation 3", "rounds: 831"),
+        ("--epsilon 8 --noise-multiplier 3.8 --rounds 2000", "separation: 50"),
+        ("--epsilon 8 --noise-multiplier 3.796 --rounds 2000 --separation 50", "delta: 1e-05"),
+    ],
+)
+def test_what_is_not_given_follows(options, expected):
+    result = CliRunner().invoke(app, ["privacy", *options.split()])
+    assert result.exit_code == 0
+    assert result.output.splitlines()[0] == expected
+
+
+def test_the_noise_on_a_mean_needs_the_population():
+    options = ["--epsilon", "8", "--rounds", "20", "--population", "1000"]
+    result = CliRunner().invoke(app, ["privacy", *options])
+    head, plain, *_ = result.output.splitlines()
+    assert head.endswith("noise on mean")
+    assert float(plain.split()[-1]) == pytest.approx(float(plain.split()[2]) / 1000, rel=1e-2)
+
+
+def test_pictures_and_tables_of_effective_noise(tmp_path):
+    options = ["--epsilon", "8", "--rounds", "60", "--separations", "1,5,90", "--plot"]
+    result = CliRunner().invoke(app, ["privacy", *options, str(tmp_path / "noise.png"), "--csv",
+                                      str(tmp_path / "noise.csv")])  # fmt: skip
+    assert result.exit_code == 0
+    assert (tmp_path / "noise.png").read_bytes().startswith(b"\x89PNG")
+    head, *rows = (tmp_path / "noise.csv").read_text().splitlines()
+    assert head == "separation,noise,vectors,noise multiplier,relative error,effective noise"
+    assert {row.split(",")[0] for row in rows} == {"1", "5"}
+
+
+@pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ([], "either epsilon or noise_multiplier must be given, and not both."),
+        ([], "two of --epsilon, --noise-multiplier and --rounds must be given."),
+        (["--epsilon", "1", "--noise-multiplier", "0.1"], "noise_multiplier is 0.1, but must be"),
+        (["--epsilon", "1", "--csv", "x.csv", "--separations", "2,x"], "separations is '2,x', but"),
+        (["--epsilon", "1", "--csv", "/no/such/place.csv"], "/no/such/place.csv cannot be written"),
         (["--epsilon", "-1"], "epsilon is -1.0, but must be"),
         (["--epsilon", "1", "--delta", "2"], "delta is 2.0, but must be"),
         (["--noise-multiplier", "0"], "noise_multiplier is 0.0, but must be"),

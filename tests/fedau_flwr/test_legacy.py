@@ -7,6 +7,7 @@ import tempfile
 
 import numpy as np
 import pytest
+from flwr.app import Context, RecordDict
 from flwr.client import NumPyClient
 from flwr.common import (
     Code,
@@ -17,6 +18,7 @@ from flwr.common import (
 )
 from flwr.server.client_manager import SimpleClientManager
 from flwr.server.client_proxy import ClientProxy
+from flwr.server.workflow import SecAggPlusWorkflow
 
 from fedau_flwr import FedAUMixin, FedAUWeighting, legacy
 
@@ -58,8 +60,6 @@ class Proxy(ClientProxy):
 
 @pytest.fixture
 def proxies():
-    from flwr.app import Context, RecordDict
-
     return [
         Proxy(
             str(n + 1),
@@ -139,6 +139,48 @@ def test_bad_replies_are_rejected(proxies, caplog):
     assert f"client {shape[0].cid}: arrays whose shapes differ" in caplog.text
     assert f"client {plain[0].cid}: an unweighted model with num_examples=600" in caplog.text
     assert strategy.ledger.counted[int(nan[0].cid)] == 0
+
+
+class Reporting(Client):
+    fedau_report = ("secret",)
+
+
+def test_reported_metrics_reach_the_users_function(proxies):
+    seen = []
+
+    def mean(metrics):
+        seen.extend(metrics)
+        return {"secret": sum(n * m["secret"] for n, m in metrics) / len(metrics)}
+
+    strategy = legacy.FedAU(**options(), fit_metrics_aggregation_fn=mean)
+    parameters = ndarrays_to_parameters([np.zeros(2)])
+    manager = SimpleClientManager()
+    for n in range(3):
+        client = Reporting(1.0).with_context(Context(1, n + 1, {}, RecordDict(), {}))
+        manager.register(Proxy(str(n + 1), client.to_client()))
+    asked = strategy.configure_fit(1, parameters, manager)
+    _, metrics = strategy.aggregate_fit(1, [(p, p.fit(ins)) for p, ins in asked], [])
+    assert metrics == {"secret": 1.0}
+    assert seen == [(1, {"secret": 1})] * 3
+
+
+def test_a_training_that_counts_nobody_says_so(caplog):
+    strategy = legacy.FedAU(**options())
+    manager = SimpleClientManager()
+    manager.register(Proxy("1", None))
+    strategy.configure_fit(1, ndarrays_to_parameters([np.zeros(2)]), manager)
+    assert strategy.aggregate_fit(1, [], [ValueError("no disk")]) == (None, {})
+    assert "Round 1 counted nobody, although nodes were asked: 1 × no disk." in caplog.text
+
+
+def test_secagg_with_another_weight_than_one_is_refused():
+    class Workflow(SecAggPlusWorkflow):
+        def run(self, strategy):
+            strategy.configure_fit(1, ndarrays_to_parameters([np.zeros(2)]), SimpleClientManager())
+
+    sentence = "^max_weight of SecAggPlusWorkflow is 1000.0, but must be 1: every contribution"
+    with pytest.raises(ValueError, match=sentence):
+        Workflow(3, 2).run(legacy.FedAU(**options()))
 
 
 def test_checkpoints(proxies):

@@ -22,7 +22,7 @@ def test_every_key_is_declared_in_pyproject_with_its_default():
         ({"dataset": "mnist"}, "dataset is 'mnist', but must be one of svhn, "),
         ({"pattern": "always"}, "pattern is 'always', but must be one of bernoulli, "),
         ({"augmentation": "none"}, "augmentation is 'none', but must be one of per-image, "),
-        ({"draw": "mine"}, "draw is 'mine', but must be one of own, authors."),
+        ({"draw": "mine"}, "draw is 'mine', but must be one of own, authors, "),
         ({"draw": "authors", "seed": 2**32}, "seed is 4294967296, but must be below 4294967296 "),
         ({"cutoff": -1}, "cutoff of method fedau is -1, but must be 0 or more."),
         ({"method": "fedau:-1"}, "cutoff of method fedau is -1, but must be 0 or more."),

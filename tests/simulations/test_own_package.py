@@ -24,6 +24,18 @@ from tests.simulations.own_package.own_fl.methods import Fading
 CLONE = Path(__file__).parents[2]
 OWN = Path(__file__).parent / "own_package"
 FADING = f"{Fading.__module__}:Fading"
+PROGRAM = """
+import sys
+from fedau_flwr.cli import app, main
+commands = sys.argv[1:]
+sys.argv[1:] = commands.pop(0).split()
+try:
+    main()
+except SystemExit as end:
+    assert not end.code
+for command in commands:
+    app(command.split(), standalone_mode=False)
+"""
 SETTINGS = (
     "--clients 8 --mean-participation 0.6 --min-participation 0.2 --rounds 7 --evaluate-every 7 "
     "--local-steps 20 --lr 0.5 --device cpu --workers 2"
@@ -47,14 +59,14 @@ def site(tmp_path_factory):
     return place
 
 
-def fedau(site, tmp_path, command):
-    """Run a command with the package installed."""
+def fedau(site, tmp_path, *commands):
+    """Run commands with the package installed, in one process: most of the time is its start."""
     environment = os.environ | {
         "PYTHONPATH": f"{site}{os.pathsep}{CLONE}",
         "FLWR_TELEMETRY_ENABLED": "0",
     }
     result = subprocess.run(
-        [sys.executable, "-c", "from fedau_flwr.cli import main; main()", *command.split()],
+        [sys.executable, "-c", PROGRAM, *commands],
         cwd=tmp_path,
         env=environment,
         capture_output=True,
@@ -70,9 +82,7 @@ def fedau(site, tmp_path, command):
 def compared(site, tmp_path_factory):
     """Compare by the names that the package announces."""
     place = tmp_path_factory.mktemp("compared")
-    command = (
-        f"compare --methods fading:0.8,fedavg --dataset digits --pattern weekdays:6 {SETTINGS}"
-    )
+    command = f"compare --methods fading:0.8 --dataset digits --pattern weekdays:6 {SETTINGS}"
     return fedau(site, place, f"{command} --out out"), place / "out"
 
 
@@ -109,14 +119,9 @@ def test_an_import_path_needs_no_announcement(compared, site, tmp_path):
 
 
 def test_lists_name_what_packages_announce(site, tmp_path):
-    for command, line in (
-        ("methods", "fading"),
-        ("tasks", "digits"),
-        ("patterns", "weekdays"),
-    ):
-        last = fedau(site, tmp_path, command).splitlines()[-1]
-        assert last.startswith(f"{line} ")
-        assert "[" in last
+    output = fedau(site, tmp_path, "methods", "tasks", "patterns")
+    lines = [re.search(rf"^{name} .*", output, re.M) for name in ("fading", "digits", "weekdays")]
+    assert all("[" in line[0] for line in lines)
 
 
 def test_both_halves_of_the_method_are_its_formula_over_lost_replies():
@@ -153,6 +158,15 @@ def test_simulated_clients_know_the_clients_half_hosted_or_not(tmp_path):
     plain = model("plain", method="average-all")
     assert_same(plain, model("at-once", method=f"{FADING}:0.0"))
     assert not np.array_equal(hosted["dense.0.weight"], plain["dense.0.weight"])
+
+
+def test_other_methods_take_its_task_and_pattern(tmp_path):
+    package = Fading.__module__.rpartition(".")[0]
+    own = {"dataset": f"{package}.tasks:Digits", "pattern": f"{package}.patterns:Weekdays:6"}
+    done = run(tiny(tmp_path, "flower", method="fedavg", local_steps=20, lr=0.5, **own))
+    assert done.metrics()[-1]["test_accuracy"] > 0.2
+    with np.load(done.participation_file) as arrays:
+        assert arrays["participated"].max() <= 18  # of 20 rounds, two at weekends
 
 
 def test_deployed_clients_know_it_where_their_owner_allows_the_package(tmp_path):

@@ -5,7 +5,8 @@ from .checkpoints import Checkpoints
 from .conditions import StopOnDivergence, StopOnRequest, WaitForNodes
 from .evaluation import Evaluate, EvaluateOnNodes
 from .progress import Progress
-from .writers import JsonLines, PrometheusTextfile, TensorBoard
+from .trackers import MLflow, TensorBoard, WeightsAndBiases
+from .writers import JsonLines, PrometheusTextfile
 
 __all__ = [
     "Callback",
@@ -13,10 +14,12 @@ __all__ = [
     "Evaluate",
     "EvaluateOnNodes",
     "JsonLines",
+    "MLflow",
     "Progress",
     "PrometheusTextfile",
     "StopOnDivergence",
     "StopOnRequest",
     "TensorBoard",
     "WaitForNodes",
+    "WeightsAndBiases",
 ]

@@ -4,8 +4,6 @@ One ``.npz`` file without pickles: nested values are JSON, in which an array is 
 entry of the file.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import zipfile

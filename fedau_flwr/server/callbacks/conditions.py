@@ -1,7 +1,5 @@
 """When a round may begin, and when a run ends before its last one."""
 
-from __future__ import annotations
-
 import logging
 import math
 import signal

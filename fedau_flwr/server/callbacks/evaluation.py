@@ -1,7 +1,5 @@
 """Evaluation every k rounds, by a function or on the nodes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord

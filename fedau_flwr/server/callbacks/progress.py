@@ -1,7 +1,5 @@
 """How fast a run goes, and how long it will take."""
 
-from __future__ import annotations
-
 import logging
 import time
 from datetime import timedelta

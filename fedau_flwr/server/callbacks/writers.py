@@ -1,15 +1,10 @@
-"""A training's numbers for other programs: JSON lines, Prometheus, TensorBoard."""
+"""A training's numbers for other programs: JSON lines, Prometheus."""
 
 from __future__ import annotations
 
-import math
 import re
 import time
-from dataclasses import asdict
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from ...files import append_json_line, drop_rounds_after, save_text
 from ..loop import Callback, RoundLoop
@@ -24,6 +19,7 @@ GAUGES = {
     "absentees": ("absent", "Nodes without a reply in the last round."),
     "rejects": ("rejected", "Nodes whose reply was rejected in the last round."),
     "round_seconds": ("seconds", "Duration of the last round."),
+    "last_round_timestamp_seconds": ("ended", "When the last round ended, in seconds since 1970."),
 }
 """Where a round's number is found, and what it means, by its name after ``fedau_``."""
 
@@ -53,9 +49,8 @@ class JsonLines(Callback):
 
     def round_done(self, loop: RoundLoop, report: RoundReport) -> None:
         """Add a line."""
-        numbers = {key: value for key, value in asdict(report).items() if key != "clients"}
-        numbers |= {"round_seconds": report.seconds, "seconds": loop.seconds}
-        append_json_line(self._path, numbers | loop.metrics)
+        seconds = {"round_seconds": report.seconds, "seconds": loop.seconds}
+        append_json_line(self._path, report.numbers() | seconds | loop.metrics)
 
 
 class PrometheusTextfile(Callback):
@@ -82,7 +77,8 @@ class PrometheusTextfile(Callback):
 
     def round_done(self, loop: RoundLoop, report: RoundReport) -> None:
         """Write the numbers after a round, and the metrics when they were last measured."""
-        found = {**asdict(report), "rounds": loop.rounds, "attempt": loop.attempt}
+        found = {**report.numbers(), "rounds": loop.rounds, "attempt": loop.attempt}
+        found["ended"] = time.time()
         self._values |= {name: found[key] for name, (key, _) in GAUGES.items()}
         for name, (key, _) in COUNTERS.items():
             self._values[name] += found[key]
@@ -106,73 +102,3 @@ class PrometheusTextfile(Callback):
                 f'fedau_{name}{{run="{self._label}"}} {values[name]:.10g}',
             ]
         return "\n".join(lines) + "\n"
-
-
-class ScalarWriter:
-    """Writes numbers into an event file below `directory`; the package tensorboard is needed.
-
-    TensorBoard forgets steps from `first` on that are in older files.
-    """
-
-    def __init__(self, directory: str | Path, *, first: int = 0) -> None:
-        # Takes a third of a second, and most loops have no use for it.
-        events = import_module("tensorboard.compat.proto.event_pb2")
-        writer = import_module("tensorboard.summary.writer.event_file_writer")
-        self._event = events.Event
-        self._summary = import_module("tensorboard.compat.proto.summary_pb2").Summary
-        self._file = writer.EventFileWriter(str(directory))
-        started = events.SessionLog(status=events.SessionLog.START)
-        self._file.add_event(self._event(wall_time=time.time(), step=first, session_log=started))
-
-    def add(self, step: int, values: dict[str, Any]) -> None:
-        """Write the finite numbers among `values`."""
-        pairs = [
-            self._summary.Value(tag=tag, simple_value=float(value))
-            for tag, value in values.items()
-            if isinstance(value, int | float) and math.isfinite(value)
-        ]
-        event = self._event(wall_time=time.time(), step=step, summary=self._summary(value=pairs))
-        self._file.add_event(event)
-
-    def flush(self) -> None:
-        """Make what was written visible."""
-        self._file.flush()
-
-    def close(self) -> None:
-        """End the file."""
-        self._file.close()
-
-
-class TensorBoard(Callback):
-    """Shows the rounds' participation and metrics in TensorBoard.
-
-    Parameters
-    ----------
-    directory : str | Path
-        For ``tensorboard --logdir``.
-    """
-
-    def __init__(self, directory: str | Path) -> None:
-        if find_spec("tensorboard") is None:
-            raise ModuleNotFoundError(
-                "The callback needs TensorBoard: run `pip install 'fedau-flwr[tensorboard]'`."
-            )
-        self._directory = directory
-        self._writer: ScalarWriter | None = None
-
-    def on_start(self, loop: RoundLoop) -> None:
-        """Open the file; of a resumed run only the rounds in the model stay visible."""
-        self._writer = ScalarWriter(self._directory, first=loop.round + 1)
-
-    def round_done(self, loop: RoundLoop, report: RoundReport) -> None:
-        """Write what a round came to."""
-        if self._writer is not None:
-            counts = {name: getattr(report, name) for name in ("counted", "rejected", "absent")}
-            named = {f"participation/{name}": value for name, value in counts.items()}
-            self._writer.add(loop.round, named | loop.metrics)
-            self._writer.flush()
-
-    def on_end(self, loop: RoundLoop) -> None:
-        """Close the file."""
-        if self._writer is not None:
-            self._writer.close()

@@ -24,8 +24,7 @@ from simulations.runs.directory import RunDirectory
 from simulations.runs.experiment import open_experiment
 
 server = ServerApp()
-client = ClientApp()
-client.query()(answer_identity)
+client = ClientApp(mods=[answer_identity])
 
 
 def _run(context: Context) -> RunDirectory:

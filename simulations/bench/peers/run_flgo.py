@@ -6,10 +6,10 @@ import tempfile
 from pathlib import Path
 
 import flgo
-import flgo.algorithm.fedavg as fedavg
 import flgo.experiment.logger
 import torch
 from driver import Problem, serve
+from flgo.algorithm import fedavg
 from flgo.benchmark.toolkits.cv.classification import (
     FromDatasetPipe,
     GeneralCalculator,  # noqa: F401 -- the task's own module takes it from here

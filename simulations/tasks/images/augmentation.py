@@ -14,41 +14,32 @@ from torch.nn import functional
 from simulations.tasks.images.task import IMAGE_SHAPE, Augmentation, ImageTask
 
 
-class Normalisation:
-    """Maps bytes ``[n, 32, 32, 3]`` to ``(pixel / 255 - mean) / std``, ``[n, 3, 32, 32]``.
+@lru_cache(maxsize=4)
+def _scale_and_shift(
+    task: ImageTask, device: torch.device, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    # Training uses them too, whose tensors are not those of an inference.
+    with torch.inference_mode(False):
+        mean = torch.tensor(task.mean, dtype=torch.float64)
+        std = torch.tensor(task.std, dtype=torch.float64)
+        # A line of pixels at a time: broadcasting over three channels alone is four times slower.
+        lines = (values.repeat(IMAGE_SHAPE[1]) for values in (1 / (255 * std), -mean / std))
+        scale, shift = (line.to(device, dtype) for line in lines)
+        return scale, shift
+
+
+def normalised(images: Tensor, task: ImageTask) -> Tensor:
+    """Map bytes ``[n, 32, 32, 3]`` to ``(pixel / 255 - mean) / std``, ``[n, 3, 32, 32]``.
 
     The result is in ``channels_last`` layout, which is that of the bytes.
     """
-
-    def __init__(self, task: ImageTask, device: torch.device) -> None:
-        mean = torch.tensor(task.mean, dtype=torch.float64)
-        std = torch.tensor(task.std, dtype=torch.float64)
-        self._dtype = torch.get_default_dtype()
-        # A line of pixels at a time: broadcasting over three channels alone is four times slower.
-        self._scale = (1 / (255 * std)).repeat(IMAGE_SHAPE[1]).to(device, self._dtype)
-        self._shift = (-mean / std).repeat(IMAGE_SHAPE[1]).to(device, self._dtype)
-
-    def __call__(self, images: Tensor) -> Tensor:
-        """Normalise a batch."""
-        lines = images.to(self._dtype).reshape(-1, len(self._scale))
-        return lines.mul_(self._scale).add_(self._shift).view(images.shape).permute(0, 3, 1, 2)
+    dtype = torch.get_default_dtype()
+    scale, shift = _scale_and_shift(task, images.device, dtype)
+    lines = images.to(dtype).reshape(-1, len(scale))
+    return lines.mul_(scale).add_(shift).view(images.shape).permute(0, 3, 1, 2)
 
 
-def normalisation(task: ImageTask, images: Tensor) -> Normalisation:
-    """Return the normalisation of a task on the device where its images are."""
-    return _normalisation(task, images.device, torch.get_default_dtype())
-
-
-@lru_cache(maxsize=4)
-def _normalisation(task: ImageTask, device: torch.device, _: torch.dtype) -> Normalisation:
-    # Training uses it too, whose tensors are not those of an inference.
-    with torch.inference_mode(False):
-        return Normalisation(task, device)
-
-
-def augment(
-    images: Tensor, task: ImageTask, normalise: Normalisation, rng: Generator, *, share: int = 1
-) -> Tensor:
+def augment(images: Tensor, task: ImageTask, rng: Generator, *, share: int = 1) -> Tensor:
     """Return normalised, randomly changed images ``[n, 3, 32, 32]`` of bytes ``[n, 32, 32, 3]``.
 
     ``share`` consecutive images share one crop and flip: 1 draws per image.
@@ -56,7 +47,7 @@ def augment(
     recipe = task.augmentation
     if recipe.colour:
         images = _change_colours(images.permute(0, 3, 1, 2), rng).permute(0, 2, 3, 1)
-    batch = normalise(images)
+    batch = normalised(images, task)
     changed = recipe.crop_padding or recipe.flip
     return _crop_and_flip(batch, recipe, share, rng) if changed else batch
 

@@ -127,15 +127,15 @@ class ImageTask(Task):
 
     def transform(self, inputs: Tensor) -> Tensor:
         """Return normalised images ``[n, 3, 32, 32]``."""
-        from simulations.tasks.images.augmentation import normalisation  # noqa: PLC0415
+        from simulations.tasks.images.augmentation import normalised  # noqa: PLC0415
 
-        return normalisation(self, inputs)(inputs)
+        return normalised(inputs, self)
 
     def augment(self, inputs: Tensor, generator: torch.Generator, *, share: int) -> Tensor:
         """Return normalised, randomly changed images ``[n, 3, 32, 32]``."""
-        from simulations.tasks.images.augmentation import augment, normalisation  # noqa: PLC0415
+        from simulations.tasks.images.augmentation import augment  # noqa: PLC0415
 
-        return augment(inputs, self, normalisation(self, inputs), generator, share=share)
+        return augment(inputs, self, generator, share=share)
 
 
 def check_part(

@@ -13,20 +13,22 @@ from flwr.app import (
     MetricRecord,
     RecordDict,
 )
+from flwr.client import NumPyClient
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.supercore.run import Run
 
+from fedau_flwr import FedAU
 from fedau_flwr.availability import AvailabilityGrid, Bernoulli, Trace, answer_identity
 from fedau_flwr.testing.in_process_grid import InProcessGrid
+from tests.fedau_flwr.federation import record, towards, training_app
 
 CLIENTS = 6
 
 
 def make_app(trained):
     """Return an app whose client n adds 2**n to the model, and that notes who trained when."""
-    app = ClientApp()
-    app.query()(answer_identity)
+    app = ClientApp(mods=[answer_identity])
 
     @app.train()
     def train(message, context):
@@ -47,26 +49,35 @@ def make_app(trained):
     return app
 
 
-def run_fedavg(process, rounds, **options):
+def run_fedavg(process, rounds, following=False, fraction_evaluate=0.0, **options):
     """Run FedAvg and return who trained in each round, the models after each, and the grid."""
     trained, models = [], {}
     grid = AvailabilityGrid(InProcessGrid(make_app(trained), process.clients), process, **options)
-    strategy = FedAvg(fraction_evaluate=0.0, min_train_nodes=0, min_available_nodes=0)
+    strategy = FedAvg(
+        fraction_evaluate=fraction_evaluate,
+        min_train_nodes=0,
+        min_evaluate_nodes=0,
+        min_available_nodes=0,
+    )
 
     def evaluate(server_round, arrays):
         models[server_round] = arrays["x"].numpy().item()
 
     start = ArrayRecord({"x": Array(np.array([0.0]))})
-    strategy.start(grid, start, num_rounds=rounds, evaluate_fn=grid.following(evaluate))
+    followed = grid.following(evaluate) if following else evaluate
+    strategy.start(grid, start, num_rounds=rounds, evaluate_fn=followed)
     participants = [
         sorted(client for at, client in trained if at == r) for r in range(1, rounds + 1)
     ]
     return participants, models, grid
 
 
-def test_participants_are_the_path_of_the_process():
+@pytest.mark.parametrize(
+    "options", [{}, {"following": True}, {"fraction_evaluate": 1.0}], ids=lambda o: [*o, "alone"][0]
+)
+def test_participants_are_the_path_of_the_process(options):
     process = Bernoulli(np.linspace(0.1, 0.8, CLIENTS), seed=3)
-    participants, models, _ = run_fedavg(process, rounds=12)
+    participants, models, _ = run_fedavg(process, rounds=12, **options)
     path = [np.flatnonzero(process.active(t)) for t in range(12)]
     assert participants == [clients.tolist() for clients in path]
     x = 0.0
@@ -197,22 +208,22 @@ def test_an_app_without_identity_is_told_what_to_add():
     grid = AvailabilityGrid(InProcessGrid(ClientApp(), 1), Trace([[1]]))
     grid.set_round(1)
     with pytest.raises(
-        ValueError, match=r"^Node \d+ did not .*: add `app\.query\(\)\(.*answer_identity\)` to"
+        ValueError, match=r"^Node \d+ did not .* needs `ClientApp\(mods=\[fedau_flwr.answer_id"
     ) as caught:
         grid.get_node_ids()
     assert "\n" not in str(caught.value)
 
 
-def test_only_the_last_line_of_a_traceback_is_shown():
+def test_the_error_of_an_app_is_shown_on_one_line():
     app = ClientApp()
 
     @app.query()
     def fail(message, context):
-        raise ValueError("Traceback\n  somewhere\nwhat happened")
+        raise ValueError("what\nhappened")
 
     grid = AvailabilityGrid(InProcessGrid(app, 1), Trace([[1]]))
     grid.set_round(1)
-    with pytest.raises(ValueError, match=r"^Node \d+ did not say which client it is \(what happ"):
+    with pytest.raises(ValueError, match=r"^Node \d+ did not say .*\(ValueError: what happened"):
         grid.get_node_ids()
 
 
@@ -221,7 +232,7 @@ def test_an_answer_without_the_number_is_told_what_to_add():
     app.query()(lambda message, context: Message(RecordDict(), reply_to=message))
     grid = AvailabilityGrid(InProcessGrid(app, 1), Trace([[1]]))
     grid.set_round(1)
-    with pytest.raises(ValueError, match=r"holds no integer `partition-id`\): add `app"):
+    with pytest.raises(ValueError, match=r"holds no integer partition-id\): where no"):
         grid.get_node_ids()
 
 
@@ -255,10 +266,78 @@ def test_wrong_numbers_are_named(node_config, sentence):
         grid.get_node_ids()
 
 
-def test_the_round_has_to_be_told():
+def test_a_strategy_of_ours_tells_the_round_and_a_mod_of_ours_the_client():
+    process = Bernoulli(np.linspace(0.2, 0.8, CLIENTS), seed=3)
+    inner = InProcessGrid(training_app(towards([1.0] * CLIENTS)), CLIENTS)
+    grid = AvailabilityGrid(inner, process)
+    grid.wait_for_clients()
+    strategy = FedAU(CLIENTS, roster=grid.roster, fraction_evaluate=0.0)
+    seen = []
+    for part in (5, 7):  # a second start goes on with the rounds of the first
+
+        def note(r, arrays):
+            seen.append(strategy.last_round)
+
+        strategy.start(grid, record(x=np.zeros(1)), num_rounds=part, evaluate_fn=note)
+    came = [report.clients for report in seen if report is not None]
+    path = [tuple(np.flatnonzero(process.active(t)).tolist()) for t in range(12)]
+    assert came[:5] == path[:5]
+    assert came[6:] == path[5:]
+
+
+def test_an_app_with_a_query_of_its_own_keeps_it():
+    app = training_app(towards([1.0, 2.0]), [reads_config])
+    app.query()(lambda message, context: Message(RecordDict(), reply_to=message))
+    app.query("fedau_identity")(answer_identity)
+    grid = AvailabilityGrid(InProcessGrid(app, 2), Trace([[1, 1]]))
+    assert [grid.client_numbers[node] for node in grid.get_node_ids()] == [0, 1]
+
+
+def reads_config(message, context, call_next):
+    assert message.content["config"]["server-round"] >= 0
+    return call_next(message, context)
+
+
+def test_an_app_that_registered_the_default_query_is_asked_by_that():
+    app = ClientApp()
+    app.query()(answer_identity)
+    grid = AvailabilityGrid(InProcessGrid(app, 2), Trace([[1, 1]]))
+    assert [grid.client_numbers[node] for node in grid.get_node_ids()] == [0, 1]
+
+
+def test_an_app_with_a_client_fn_answers_by_a_mod():
+    app = ClientApp(lambda context: NumPyClient().to_client(), mods=[answer_identity])
+    grid = AvailabilityGrid(InProcessGrid(app, 2), Trace([[1, 1]]))
+    assert [grid.client_numbers[node] for node in grid.get_node_ids()] == [0, 1]
+
+
+@pytest.mark.parametrize("needed", [0, 2])
+def test_a_strategy_that_would_wait_for_ever_is_told_at_the_start(needed, caplog):
+    grid = AvailabilityGrid(InProcessGrid(make_app([]), 2), Trace([[1, 1]]))
+    strategy = FedAvg(fraction_evaluate=0.0, min_train_nodes=needed, min_available_nodes=0)
+    start = ArrayRecord({"x": Array(np.array([0.0]))})
+    strategy.start(grid, start, num_rounds=1)
+    told = [m for m in caplog.messages if "FedAvg waits in every round until 2 nodes" in m]
+    assert len(told) == (needed > 0)
+
+
+def test_a_loop_without_evaluation_has_to_tell_the_round():
+    grid = AvailabilityGrid(InProcessGrid(make_app([]), 1), Trace([[1], [1]]))
+    strategy = FedAvg(min_train_nodes=0, min_available_nodes=0)
+    arrays = ArrayRecord({"x": Array(np.array([0.0]))})
+    grid.send_and_receive(strategy.configure_train(1, arrays, ConfigRecord(), grid))
+    messages = list(strategy.configure_train(2, arrays, ConfigRecord(), grid))
+    sentence = r"^AvailabilityGrid showed the nodes of round 1, but a message says round 2: call"
+    with pytest.raises(RuntimeError, match=sentence):
+        grid.send_and_receive(messages)
+    with pytest.raises(RuntimeError, match=sentence):
+        grid.push_messages(messages)
+    grid.set_round(2)
+    assert len(grid.send_and_receive(messages)) == 1
+
+
+def test_a_round_is_an_integer_from_one_on():
     grid = AvailabilityGrid(InProcessGrid(make_app([]), 1), Trace([[1]]))
-    with pytest.raises(RuntimeError, match=r"^AvailabilityGrid does not know the round: call"):
-        grid.get_node_ids()
     for wrong in (0, 1.0, True):
         with pytest.raises(ValueError, match=rf"^server_round = {wrong} is not allowed: "):
             grid.set_round(wrong)

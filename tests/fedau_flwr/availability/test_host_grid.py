@@ -36,8 +36,7 @@ def test_deal_is_even_and_loses_nobody(participants, hosts):
 
 
 def make_grid(process, heard, **options):
-    app = ClientApp()
-    app.query()(answer_identity)
+    app = ClientApp(mods=[answer_identity])
 
     @app.train()
     def train(message, context):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedau_flwr.availability import ArrivalDeparture, Bernoulli, Sine, Staircase
+from fedau_flwr.availability import ArrivalDeparture, Bernoulli, InterleavedSine, Sine, Staircase
 
 CLIENTS = 4000
 
@@ -95,3 +95,20 @@ def test_certain_clients_always_come_and_probability_is_a_copy():
     assert all(process.active(t)[0] for t in range(200))
     process.probability[:] = 0
     np.testing.assert_array_equal(process.probability, [1.0, 0.5])
+
+
+def test_the_sines_of_fedawe():
+    p = np.array([0.05, 0.12, 0.5, 1.0])
+    sine = Sine(p, 1, amplitude=0.3, period=20, level=0.7)
+    interleaved = InterleavedSine(p, 1)
+    for t in range(45):
+        expected = p * (0.3 * np.sin(2 * np.pi * t / 20) + 0.7)
+        np.testing.assert_allclose(sine.probability_at(t), expected)
+        expected = np.where(expected < 0.1, 0, expected)
+        np.testing.assert_allclose(interleaved.probability_at(t), expected)
+    there = np.array([interleaved.active(t) for t in range(40)])
+    assert not there[:, 0].any()
+    assert there[:, 3].sum() > 20
+    for wrong in ({"amplitude": 0.8}, {"level": 0.0}, {"least": 2.0}):
+        with pytest.raises(ValueError, match="is not allowed"):
+            InterleavedSine(p, 1, **wrong)

@@ -1,7 +1,11 @@
 import numpy as np
 import pytest
 
-from fedau_flwr.availability import Bernoulli, participation_probabilities
+from fedau_flwr.availability import (
+    Bernoulli,
+    participation_probabilities,
+    uniform_class_probabilities,
+)
 
 OPTIONS = {"concentration": 0.1, "mean": 0.1, "floor": 0.0, "seed": 1}
 
@@ -63,3 +67,15 @@ def test_wrong_shares_are_named():
     for row in ([0.5, 0.4], [1.5, -0.5], [np.nan, 1.0]):
         with pytest.raises(ValueError, match=r"^class_shares of client 1 are not allowed: "):
             participation_probabilities([[0.5, 0.5], row], **OPTIONS)
+
+
+def test_uniform_weights_per_class():
+    """With one class each, the probabilities are the weights themselves."""
+    p = np.stack([uniform_class_probabilities(np.eye(10), seed=seed) for seed in range(400)])
+    first, second = p[:, :5], p[:, 5:]
+    assert first.max() < 1
+    assert second.max() < 0.5
+    assert first.mean() == pytest.approx(0.5, abs=0.02)
+    assert second.mean() == pytest.approx(0.25, abs=0.01)
+    shares = np.full((3, 10), 0.1)
+    np.testing.assert_allclose(uniform_class_probabilities(shares, seed=7), p[7].mean())

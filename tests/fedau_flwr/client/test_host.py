@@ -1,13 +1,16 @@
 import numpy as np
 import pytest
-from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedau_flwr import MIFA, FedAU, FedAUWeighting
+from fedau_flwr import MIFA, FedAU, FedAUWeighting, FedAWE, FedStale, MimiC
 from fedau_flwr.client.host import Host
 from fedau_flwr.client.participant import Participant
+from fedau_flwr.client.separation import Resting, Separation
+from fedau_flwr.client.store import ContextStore
+from fedau_flwr.server.ledger import Ledger
 from fedau_flwr.server.roster import Roster
-from fedau_flwr.wire.requests import Refusal
+from fedau_flwr.wire.requests import Refusal, hosted_config
 from tests.fedau_flwr.client.test_participant import MemoryStore
 from tests.fedau_flwr.federation import Federation, record, towards, training_app, values
 
@@ -55,7 +58,7 @@ def play_hosted(strategy, nodes, path, train, lost_nodes=()):
 PATH = np.random.default_rng(2).random((15, CLIENTS)) < 0.4
 
 
-@pytest.mark.parametrize("kind", [FedAU, MIFA])
+@pytest.mark.parametrize("kind", [FedAU, MIFA, FedStale, FedAWE, MimiC])
 @pytest.mark.parametrize("nodes", [1, 2, 4])
 def test_packing_does_not_change_the_result(kind, nodes):
     train = towards(TARGETS)
@@ -123,3 +126,17 @@ def test_a_host_that_lists_its_clients_wrongly_is_rejected(label):
     strategy = FedAU(2, roster=Hosting(lambda node: [0, 1]))
     grid.play(strategy, 1, record(x=np.ones(2)))
     assert strategy.ledger.counted == {0: 0, 1: 0}
+
+
+def test_a_host_may_keep_its_clients_rounds_apart_by_itself():
+    stores = [ContextStore(Context(1, 2, {}, RecordDict(), {})) for _ in range(2)]
+    host = Host(lambda n: Participant(stores[n], FedAUWeighting()), Separation(3))
+    ledger, included = Ledger(), []
+    for _ in range(4):
+        ledger.open(ledger.round + 1)
+        config = hosted_config([ledger.request(client) for client in (0, 1)])
+        try:
+            included.append(host.contribute(config, {"x": np.zeros(1)}, lambda n, x: x)[1])
+        except Resting:
+            included.append([])
+    assert included == [[0, 1], [], [], [0, 1]]

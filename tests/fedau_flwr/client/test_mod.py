@@ -2,9 +2,18 @@ import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.clientapp.mod import arrays_size_mod, fixedclipping_mod, message_size_mod
+from flwr.clientapp.mod import LocalDpMod, arrays_size_mod, fixedclipping_mod, message_size_mod
 
-from fedau_flwr import FedAU, FedAUMod, FedAUWeighting, InverseProbabilityWeighting
+from fedau_flwr import (
+    FedAU,
+    FedAUMod,
+    FedAUWeighting,
+    InverseProbabilityWeighting,
+    SecureSum,
+    SecureSumMod,
+    UnitWeighting,
+)
+from fedau_flwr.weighting import Weighting
 from fedau_flwr.wire.requests import Request
 from tests.fedau_flwr.federation import Federation, record, towards, training_app, values
 
@@ -46,6 +55,61 @@ def test_the_weight_comes_from_the_rounds_that_were_counted():
         sent.append(app(asked, where).content["arrays"]["x"].numpy()[0])
     # Intervals: 4 rounds up to 4; then 6 was lost and 7 counted, 3 rounds.
     assert sent == [1.0, 4.0, 4.0, 3.5]
+
+
+@pytest.mark.parametrize("mods", [[FedAUMod()], [FedAUMod(), SecureSumMod()]])
+def test_a_secure_sum_without_its_mod_in_front_is_told(mods, caplog):
+    grid = Federation(training_app(plus_one, mods), 3)
+    grid.play(FedAU(3, summation=SecureSum()), 1, record(x=np.zeros(1)))
+    assert (
+        "put SecureSumMod first, as in ClientApp(mods=[SecureSumMod(), FedAUMod()])" in caplog.text
+    )
+
+
+def test_local_privacy_of_flower_goes_inside():
+    private = LocalDpMod(clipping_norm=0.5, sensitivity=1e-9, epsilon=1.0, delta=0.5)
+    inside = training_app(plus_one, [FedAUMod(), private])(message(x=np.zeros(1)), context())
+    np.testing.assert_allclose(inside.content["arrays"]["x"].numpy(), 0.5, atol=1e-6)
+    outside = training_app(plus_one, [private, FedAUMod()])(message(x=np.zeros(1)), context())
+    assert outside.error.reason.startswith("LocalDpMod comes before FedAUMod and would take")
+
+
+def test_bytes_cannot_be_summed():
+    def grow(client, arrays, server_round):
+        return {**arrays, "trees": np.zeros(9, np.uint8)}
+
+    reply = training_app(grow)(message(x=np.zeros(1), trees=np.zeros(2, np.uint8)), context())
+    assert reply.error.reason == (
+        "Array 'trees' holds bytes, 2 in the model and 9 in the reply: a serialised model, such as "
+        "boosted trees, cannot be summed."
+    )
+
+
+def test_going_on_with_another_weighting_is_refused():
+    where = context()
+    for r, weighting, refused in (
+        (3, FedAUWeighting(50), False),
+        (4, FedAUWeighting(40), True),
+        (5, FedAUWeighting(50), False),
+    ):
+        asked = message(Request(r, "t1").to_config(), x=np.zeros(1))
+        reply = training_app(plus_one, [FedAUMod(weighting)])(asked, where)
+        assert reply.has_error() == refused
+        if refused:
+            assert reply.error.reason == (
+                f"The weighting is {weighting!r}, but this training's state was made with "
+                f"{FedAUWeighting(50)!r}: use that one, or remove the state."
+            )
+
+
+def test_a_weighting_of_ones_own_needs_no_name():
+    class Own(UnitWeighting):
+        __repr__ = Weighting.__repr__
+
+    where = context()
+    for r in (3, 4):
+        asked = message(Request(r, "t1").to_config(), x=np.zeros(1))
+        assert not training_app(plus_one, [FedAUMod(Own())])(asked, where).has_error()
 
 
 def test_only_named_metrics_are_reported(caplog):
@@ -205,20 +269,26 @@ def test_an_error_of_the_app_is_passed_on():
     assert not where.state
 
 
-@pytest.mark.parametrize("place", ["node_config", "run_config"])
-def test_a_state_directory_outlives_the_context(tmp_path, place):
+def test_a_state_directory_outlives_the_context(tmp_path):
     app = training_app(plus_one)
 
     def where():
-        if place == "node_config":
-            return context({"fedau-state-dir": str(tmp_path)})
-        return context(**{"fedau-state-dir": str(tmp_path)})
+        return context({"fedau-state-dir": str(tmp_path)})
 
     first = where()
     app(message(Request(4, "t1").to_config(), x=np.zeros(1)), first)
     assert not first.state
     reply = app(message(Request(6, "t1", counted=4).to_config(), x=np.zeros(1)), where())
     assert reply.content["arrays"]["x"].numpy() == 4.0
+
+
+def test_a_run_does_not_choose_where_a_node_writes(tmp_path, caplog):
+    where = context(**{"fedau-state-dir": str(tmp_path / "chosen")})
+    reply = training_app(plus_one)(message(x=np.zeros(1)), where)
+    assert not reply.has_error()
+    assert list(tmp_path.iterdir()) == []
+    assert where.state
+    assert "fedau-state-dir in the run config is ignored" in caplog.text
 
 
 def test_a_group_uses_the_servers_weight_and_is_the_one_label_sent():

@@ -9,7 +9,12 @@ import pytest
 from flwr.app import Context, RecordDict
 
 from fedau_flwr import WeightState
-from fedau_flwr.client.state_directory import StateDirectory, describe
+from fedau_flwr.client.state_directory import (
+    StateDirectory,
+    describe,
+    state_directory,
+    warn_if_open,
+)
 from fedau_flwr.client.store import ContextStore, Version, flattened
 from fedau_flwr.wire.requests import Refusal
 
@@ -187,3 +192,55 @@ def test_a_state_of_version_1_is_read(tmp_path):
     (version,) = StateDirectory(tmp_path, "client-3").load("t1")
     np.testing.assert_array_equal(version.memory["last"]["a/b"], np.ones(2))
     np.testing.assert_array_equal(version.sent["update"]["a/b"], np.zeros(2))
+
+
+def modes(root):
+    return {path.stat().st_mode & 0o777 for path in root.rglob("*") if path.is_file()}
+
+
+def test_nobody_else_reads_what_a_client_sent(tmp_path):
+    """What MIFA's client keeps is its update itself."""
+    root = tmp_path / "made" / "by us"
+    store = StateDirectory(root, "client-3")
+    old = os.umask(0o022)
+    try:
+        with store.locked("t1"):
+            store.save("t1", versions())
+    finally:
+        os.umask(old)
+    assert {"state.json", "memory-7-2.npz"} <= {path.name for path in root.rglob("*")}
+    assert modes(root) == {0o600}
+    folders = [root.parent, root, *(path for path in root.rglob("*") if path.is_dir())]
+    assert {path.stat().st_mode & 0o777 for path in folders} == {0o700}
+
+
+def test_no_file_is_written_through_a_link(tmp_path):
+    store = StateDirectory(tmp_path / "state", "client-3")
+    others = tmp_path / "others"
+    others.write_text("theirs")
+    with store.locked("t1"):
+        folder = store.folder("t1")
+        for name in ("state.json", "memory-7-2.npz"):
+            (folder / f".{name}-{os.getpid()}").symlink_to(others)
+            (folder / name).symlink_to(others)
+        store.save("t1", versions())
+        assert_same(store.load("t1"), versions())
+    assert others.read_text() == "theirs"
+    (folder / "lock").unlink()
+    (folder / "lock").symlink_to(others)
+    with pytest.raises(Refusal, match="fedau-state-dir is"), store.locked("t1"):
+        pass
+
+
+def test_a_directory_that_is_open_to_others_is_named_at_each_start(tmp_path, caplog):
+    root = tmp_path / "state"
+    root.mkdir(mode=0o700)
+    where = Context(1, 2, {"fedau-state-dir": str(root)}, RecordDict(), {})
+    warn_if_open.cache_clear()
+    state_directory(where)
+    assert caplog.text == ""
+    (root / "file").touch(mode=0o600)
+    root.chmod(0o755)
+    warn_if_open.cache_clear()
+    state_directory(where)
+    assert f"{root} (0755): chmod -R go= {root}" in caplog.text

@@ -165,8 +165,8 @@ def test_a_client_that_does_not_know_the_transform_refuses(caplog):
     play(strategy, training_app(train, [FedAUMod()]))
     assert strategy.heads == 0
     assert (
-        "fedau-transform names 'stale', but must name one that this client knows (change, weighted)"
-        in caplog.text
+        "fedau-transform names 'stale', but must name one that this client knows (change, fedawe, "
+        "fedstale, mimic, weighted)" in caplog.text
     )
 
 

@@ -209,3 +209,36 @@ def test_a_forked_process_draws_other_numbers(monkeypatch):
     expected = ours.bits(4).tolist()
     monkeypatch.setattr("os.getpid", lambda: -1)
     assert theirs.bits(4).tolist() != expected
+
+
+@pytest.mark.parametrize("matrix", [[1.0], square_root(4), BLT], ids=["none", "bands", "blt"])
+def test_noise_that_is_repeated_is_remembered_as_if_it_had_been_drawn(matrix):
+    first, second = (NoiseStream(matrix, 2.0, generator=SecureGenerator(KEY)) for _ in "ab")
+    for gap in (False, False, True, False, True, False, False):
+        if gap:
+            first.repeat(None)
+            second.repeat(None)
+        else:
+            first.release({"w": np.zeros(50)})
+            second.repeat(first.noise)
+    assert second.round == first.round
+    np.testing.assert_array_equal(second.state_dict()["memory"], first.state_dict()["memory"])
+
+
+@pytest.mark.parametrize("matrix", [square_root(4), BLT], ids=["bands", "blt"])
+def test_rounds_without_a_release_leave_the_noise_of_a_part_of_the_matrix(matrix):
+    """C_SS, the rows and columns of the rounds S that were released, makes the noise white."""
+    released = [1, 2, 5, 6, 9]
+    stream = NoiseStream(matrix, 1.0, generator=SecureGenerator(KEY))
+    plain = NoiseStream([1.0], 1.0, generator=SecureGenerator(KEY))
+    noise, z = [], []
+    for number in range(1, 10):
+        if number in released:
+            noise.append(stream.release({"w": np.zeros(40)})["w"])
+            z.append(plain.release({"w": np.zeros(40)})["w"])
+        else:
+            stream.repeat(None)
+    rows = np.array(released) - 1
+    part = toeplitz(first_column(matrix, 9), np.zeros(9))[np.ix_(rows, rows)]
+    # Both are rounded to the grid, each in its own place.
+    np.testing.assert_allclose(part @ noise, z, atol=8 * stream.step)

@@ -23,6 +23,7 @@ from fedau_flwr.privacy import (
     share_std,
     sum_std,
 )
+from fedau_flwr.privacy.generator import SecureGenerator
 from fedau_flwr.secure import FixedPoint, Payload
 
 
@@ -94,12 +95,14 @@ def test_central_noise_has_the_claimed_variance():
 @pytest.mark.parametrize("survivors", [8, 9, 12])
 def test_split_noise_has_at_least_the_claimed_variance_with_dropouts(survivors):
     # Twelve clients of which up to four may drop out: eight shares make up the noise.
-    rng = np.random.default_rng(survivors)
+    generator = SecureGenerator()
     payload = Payload(shapes=((50_000,),), fixed_point=FixedPoint(max_cohort=12))
     share = share_std(0.6, survivors=8)
     total = np.zeros(50_000, np.uint32)
     for _ in range(survivors):
-        total += payload.encode([payload.fixed_point.add_noise(np.zeros(50_000), share, rng)[0]])
+        total += payload.encode(
+            [payload.fixed_point.add_noise(np.zeros(50_000), share, generator)[0]]
+        )
     (noise,), _ = payload.decode(total)
     claimed = 0.36
     actual = claimed * survivors / 8

@@ -11,6 +11,7 @@ from flwr.clientapp import ClientApp
 from fedau_flwr import MIFA, FedAU, FedAUMixin, FedAUMod, UnitWeighting
 from fedau_flwr.client.preparation import WITHIN, Preparation
 from fedau_flwr.privacy import AdaptiveNorm, GaussianPrivacy, PrivacyBudget, l2_norm
+from fedau_flwr.privacy.gdp import composed, epsilon_of
 from fedau_flwr.privacy.private_sum import PrivateSum
 from fedau_flwr.secure import FixedPoint, SecureSum, SecureSumMod
 from fedau_flwr.server.summation import PlainSum
@@ -60,8 +61,8 @@ def test_noise_split_over_the_clients_of_a_secure_sum(silent):
     strategy = FedAU(CLIENTS, privacy=GaussianPrivacy(0.5, 2.0), summation=SecureSum())
     grid = federation(secure=True)
     noise = one_round(strategy, grid, silent=silent) * CLIENTS
-    # Four of six clients can unmask a sum, so each adds a quarter of the variance.
-    assert within_five_sigma(noise, (CLIENTS - silent) / 4)
+    # Four of six clients can unmask a sum, and one knows its own share: each adds a third.
+    assert within_five_sigma(noise, (CLIENTS - silent) / 3)
 
 
 @pytest.mark.parametrize("memory", [False, True])
@@ -123,6 +124,8 @@ def test_the_run_stops_before_the_round_that_would_exceed_the_budget(caplog):
     assert f"room for {allowed} of {allowed + 5} rounds" in caplog.text
     assert budget.spent <= 1.5
     assert not budget.allows(8.0)
+    metrics = result.train_metrics_clientapp[allowed]
+    assert (metrics["epsilon"], metrics["epsilon_left"]) == (budget.spent, 1.5 - budget.spent)
     # A loop of one's own that goes on regardless asks nobody.
     grid = federation()
     model = strategy.configure_train(allowed + 1, result.arrays, ConfigRecord(), grid)
@@ -157,15 +160,14 @@ def reasons(grid):
 
 
 def test_noise_below_the_grid_is_refused_by_the_clients():
-    # Just above four steps on the sum; a share of it is half of that.
+    # Just above four steps on the sum; a share of it is that by the root of three.
     coarse = SecureSum(fixed_point=FixedPoint(value_range=8.0, bits=8))
     strategy = FedAU(CLIENTS, privacy=GaussianPrivacy(1.0, 0.26), summation=coarse)
     grid = federation(secure=True)
     assert not one_round(strategy, grid, size=2).any()
-    assert reasons(grid) == {
-        "The contribution cannot be rounded: noise of 0.13 must be at least four steps of the "
-        "grid (0.25); use more bits."
-    }
+    (reason,) = reasons(grid)
+    assert reason.startswith("refused: the contribution cannot be rounded: noise of 0.1501")
+    assert reason.endswith("must be at least four steps of the grid (0.25); use more bits")
 
 
 def test_noise_that_cannot_fit_the_grid_is_refused_at_construction():
@@ -182,15 +184,14 @@ def test_noise_that_cannot_fit_the_grid_is_refused_at_construction():
 
 
 def test_noise_that_would_be_cut_off_is_refused_by_the_clients():
-    # A quarter of the variance each: 0.5 + 8 · 1/2 is more than 4.
+    # A third of the variance each: 0.5 + 8 / √3 is more than 4.
     narrow = SecureSum(fixed_point=FixedPoint(value_range=4.0))
     strategy = FedAU(CLIENTS, privacy=GaussianPrivacy(0.5, 2.0), summation=narrow)
     grid = federation(secure=True)
     assert not one_round(strategy, grid, size=2).any()
-    assert reasons(grid) == {
-        "The contribution cannot be rounded: value_range=4.0 must be at least 4.5, the norm and "
-        "8 standard deviations of its noise"
-    }
+    (reason,) = reasons(grid)
+    assert "value_range=4.0 must be at least 5.1188" in reason
+    assert reason.endswith("the norm and 8 standard deviations of its noise")
 
 
 @pytest.mark.parametrize(
@@ -264,3 +265,16 @@ def test_an_adaptive_norm_follows_numpy_clients_too():
     assert strategy.last_round.counted == CLIENTS
     assert privacy.norm == pytest.approx(2.5 * math.exp(-0.2 * (2 / 6 - 0.5)), rel=2e-3)
     assert model.sum() / math.sqrt(SIZE) * CLIENTS == pytest.approx(13.0, abs=0.3)
+
+
+def test_separation_and_exact_accounting_under_a_secure_sum():
+    budget = PrivacyBudget(8.0, 1e-5, separation=3)
+    privacy = GaussianPrivacy(0.5, 2.0, budget=budget)
+    strategy = FedAU(CLIENTS, privacy=privacy, summation=SecureSum())
+    grid = federation(secure=True)
+    counted = []
+    for number in range(1, 5):
+        one_round(strategy, grid, number)
+        counted.append(strategy.last_round.counted)
+    assert counted == [CLIENTS, 0, 0, CLIENTS]
+    assert budget.spent == epsilon_of(1e-5, composed(2.0, 2))

@@ -1,103 +1,127 @@
-import random
-from itertools import combinations
-from math import comb
+"""How many holders a client draws: the bounds are exact, and hold where all cases can be tried."""
 
+import re
+from itertools import combinations
+from math import comb, log2
+from pathlib import Path
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fedau_flwr.secure import Topology
-from fedau_flwr.secure.graph import _divided, parts
+from fedau_flwr.secure.graph import _divided, parts, table
 
-
-@given(st.integers(2, 60), st.integers(0, 5))
-def test_neighbours_are_mutual_and_as_many_as_said(cohort, seed):
-    topology = Topology()
-    ids = [1000 - 7 * i for i in range(cohort)]
-    hoods = topology.neighbourhoods(ids, random.Random(seed))
-    assert hoods.keys() == set(ids)
-    for client, hood in hoods.items():
-        assert client in hood
-        assert hood == sorted(set(hood))
-        assert len(hood) == topology.degree(cohort) + 1
-        assert all(client in hoods[peer] for peer in hood)
+README = Path(__file__).parents[3] / "fedau_flwr" / "secure" / "README.md"
 
 
 def test_degrees():
     topology = Topology()
     assert [topology.degree(n) for n in (2, 3, 16, 17)] == [1, 2, 15, 16]
-    assert [topology.degree(n) for n in (18, 25, 60, 250, 1000)] == [16, 16, 24, 78, 118]
+    assert [topology.degree(n) for n in (18, 25, 60, 250, 1000)] == [16, 16, 26, 82, 124]
 
 
 @given(st.integers(2, 200), st.sampled_from([0.5, 0.6, 2 / 3]))
-def test_two_thresholds_never_fit_into_one_neighbourhood(holders, fraction):
+def test_two_thresholds_never_fit_into_one_set_of_holders(holders, fraction):
     needed = Topology(threshold=fraction).shares_needed(holders)
     assert holders < 2 * needed <= 2 * holders
 
 
-def test_degree_keeps_both_promises_exactly():
-    cohort = 250
+def tail(population, marked, drawn, least):
+    """Return the probability in whole numbers, as in a textbook."""
+    ways = sum(
+        comb(marked, hits) * comb(population - marked, drawn - hits)
+        for hits in range(max(least, 0), drawn + 1)
+    )
+    return ways / comb(population, drawn)
+
+
+@pytest.mark.parametrize("cohort", [60, 250, 1000])
+def test_captured_and_lost_are_exact(cohort):
     topology = Topology()
-    holders = topology.degree(cohort) + 1
-    needed = topology.shares_needed(holders)
-    colluding = sum(
-        comb(50, i) * comb(199, holders - 1 - i) for i in range(needed, holders)
-    ) / comb(249, holders - 1)
-    starved = sum(
-        comb(50, i) * comb(200, holders - i) for i in range(holders - needed + 1, holders + 1)
-    ) / comb(250, holders)
-    assert cohort * colluding <= 2**-40
-    assert cohort * starved <= 2**-20
+    degree = topology.degree(cohort)
+    needed = topology.shares_needed(degree + 1)
+    bounds = topology.bounds(cohort, degree, needed)
+    captured = cohort * tail(cohort - 1, cohort // 5, degree, needed)
+    lost = cohort * tail(cohort, cohort // 5, degree + 1, degree + 2 - needed)
+    for found, exact in ((bounds.captured, captured), (bounds.lost, lost)):
+        assert found == pytest.approx(log2(exact) if exact else -np.inf, abs=1e-6)
+    assert captured <= 2**-40
+    assert lost <= 2**-20
 
 
-def test_neighbourhoods_can_be_made_larger():
-    hoods = Topology().neighbourhoods(range(60), random.Random(0), least=39)
-    assert {len(hood) for hood in hoods.values()} == {39}
+@pytest.mark.parametrize("cohort", [18, 25, 60, 250, 1000, 10_000])
+@pytest.mark.parametrize("colluding", [0.2, 0.33])
+def test_default_degrees_keep_all_promises(cohort, colluding):
+    topology = Topology(colluding=colluding)
+    degree = topology.degree(cohort)
+    bounds = topology.bounds(cohort, degree, topology.shares_needed(degree + 1))
+    assert max(bounds.captured, bounds.divided) <= -40
+    assert bounds.lost <= -20 or degree == cohort - 1
+    if degree > topology.min_degree and degree < cohort - 1:
+        fewer = topology.bounds(cohort, degree - 2, topology.shares_needed(degree - 1))
+        assert max(fewer.captured, fewer.divided) > -40 or fewer.lost > -20
+
+
+def isolated(drawn, honest, colluding, needed, survivors):
+    """Say whether dropping some of the honest can leave two parts that have no mask in common.
+
+    Those in the sum see `needed` of their own holders in it, themselves included.
+    """
+    edges = {(a, b) for a, holders in drawn.items() for b in holders}
+    for gone in range(len(honest) + 1):
+        for dropped in combinations(honest, gone):
+            left = set(honest) - set(dropped)
+            if len(left) + len(colluding) < survivors:
+                continue
+            alive = left | colluding
+            if any(len(({c} | set(drawn[c])) & alive) < needed for c in left):
+                continue
+            masks = {c: {p for p in left if (c, p) in edges or (p, c) in edges} for c in left}
+            if len(parts(masks)) > 1:
+                return True
+    return False
+
+
+def test_the_bound_on_divided_sums_holds_against_every_choice_of_who_vanishes():
+    cohort, degree, needed, colluding = 9, 2, 2, {0}
+    rng = np.random.default_rng(1)
+    honest = [c for c in range(cohort) if c not in colluding]
+    hits, rounds = 0, 150
+    for _ in range(rounds):
+        drawn = {
+            c: rng.choice([p for p in range(cohort) if p != c], degree, replace=False).tolist()
+            for c in range(cohort)
+        }
+        hits += isolated(drawn, honest, colluding, needed, 2 * cohort // 3 + 1)
+    assert 0 < hits / rounds <= 2 ** min(_divided(cohort, degree, needed, len(colluding)), 0)
 
 
 @pytest.mark.parametrize(
-    "options", [{"threshold": 0.4}, {"threshold": 1.0}, {"colluding": 1.0}, {"min_degree": 3}]
+    "options",
+    [
+        {"threshold": 0.4},
+        {"threshold": 1.0},
+        {"colluding": 0.5},
+        {"colluding": 0.67, "threshold": 0.7},
+        {"dropping": 0.5},
+        {"dropping": 0.34, "threshold": 2 / 3},
+        {"min_degree": 3},
+    ],
 )
-def test_impossible_settings_are_refused_by_name(options):
+def test_settings_that_miss_the_bounds_are_refused_by_name(options):
     with pytest.raises(ValueError, match=f"{next(iter(options))}="):
         Topology(**options)
-
-
-def circulant(places, degree):
-    reach = [step for step in range(-(degree // 2), degree // 2 + 1) if step]
-    return {place: {(place + step) % places for step in reach} for place in range(places)}
-
-
-def without(graph, gone):
-    return {place: peers - gone for place, peers in graph.items() if place not in gone}
-
-
-def test_the_bound_on_a_divided_graph_holds_for_every_choice_of_who_is_gone():
-    # A third colludes and a sixth vanishes: half of twelve, of which all choices are tried.
-    topology = Topology(colluding=1 / 3, dropping=1 / 6)
-    for degree in (2, 4):
-        graph = circulant(12, degree)
-        choices = [set(gone) for gone in combinations(range(12), 6)]
-        divided = sum(len(parts(without(graph, gone))) > 1 for gone in choices)
-        assert 0 < divided / len(choices) <= _divided(topology, 12, degree)
-    # Two runs of four do not fit into six that are gone.
-    assert _divided(topology, 12, 8) == 0.0
-
-
-@pytest.mark.parametrize("cohort", [18, 25, 60, 250, 1000])
-def test_the_default_degrees_keep_honest_survivors_together(cohort):
-    topology = Topology()
-    assert _divided(topology, cohort, topology.degree(cohort)) <= 2**-40
-
-
-def test_many_colluders_and_dropouts_ask_for_more_neighbours():
-    # Here neither captured nor starved neighbourhoods are the problem, but two gaps are.
-    topology = Topology(threshold=0.9, colluding=0.6, dropping=0.0)
-    degree = topology.degree(100)
-    assert degree < 99
-    assert _divided(topology, 100, degree) <= 2**-40
 
 
 def test_parts_of_a_graph():
     assert parts({}) == []
     assert parts({1: {2}, 2: {1}, 3: set()}) == [{1, 2}, {3}]
+
+
+def test_the_readme_shows_the_probabilities_as_they_are():
+    rows = [line for line in table().splitlines() if re.match(r"\| \d", line)]
+    assert len(rows) == 14
+    text = README.read_text()
+    assert [row for row in rows if row not in text] == []

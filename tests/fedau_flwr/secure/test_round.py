@@ -1,6 +1,5 @@
 """Whole rounds: the sum is right whoever drops out, and void rounds say so."""
 
-import random
 from itertools import product
 
 import numpy as np
@@ -18,9 +17,7 @@ from fedau_flwr.secure import (
 )
 from tests.fuzzing import examples
 
-from .protocol import ROUND, plain_sum, ring_vectors, run_round
-
-EXCHANGES = list(Exchange)
+from .protocol import OPEN, ROUND, SPARSE, any_graph, plain_sum, ring_vectors, roster_of, run_round
 
 
 @settings(max_examples=examples(6))
@@ -51,73 +48,88 @@ def test_sum_equals_the_plain_sum_within_quantisation(data):
         assert np.array_equal(array, on_grid)
 
 
-def expected(vanished):
+def expected(vanished, signed):
     """Return who is counted, or None for a void round, from the rules in words."""
     cohort = [c for c, at in vanished.items() if at is not Exchange.KEYS]
-    needed = len(cohort) // 2 + 1
+    needed = max(2, len(cohort) // 2 + 1)
     dealt = [c for c in cohort if vanished[c] is not Exchange.SHARES]
     sent = [c for c in dealt if vanished[c] is not Exchange.MASKED]
-    revealed = [c for c in sent if vanished[c] is not Exchange.UNMASK]
-    if len(cohort) < 2 or min(len(dealt), len(sent), len(revealed)) < max(2, needed):
+    checked = [c for c in sent if vanished[c] is not Exchange.CONSISTENCY]
+    revealed = [c for c in checked if vanished[c] is not Exchange.UNMASK]
+    if len(cohort) < 2 or min(len(dealt), len(sent), len(revealed)) < needed:
+        return None
+    if signed and len(checked) < 2 * len(cohort) // 3 + 1:
         return None
     return set(sent)
 
 
-@pytest.mark.parametrize("cohort", [2, 3, 4])
-def test_every_pattern_of_dropouts(cohort):
+@pytest.mark.parametrize(("cohort", "signed"), [(2, False), (3, False), (4, False), (3, True)])
+def test_every_pattern_of_dropouts(cohort, signed):
     vectors = ring_vectors(range(1, cohort + 1), 3)
+    roster = roster_of(vectors) if signed else None
+    exchanges = list(Exchange) if signed else OPEN
     void = 0
-    for pattern in product([None, *EXCHANGES], repeat=cohort):
+    for pattern in product([None, *exchanges], repeat=cohort):
         vanished = dict(zip(vectors, pattern, strict=True))
-        counted = expected(vanished)
+        counted = expected(vanished, signed)
         if counted is None:
             void += 1
             with pytest.raises(VoidRoundError, match="needed"):
-                run_round(vectors, lost=vanished)
+                run_round(vectors, lost=vanished, roster=roster)
             continue
-        outcome = run_round(vectors, lost=vanished)
+        outcome = run_round(vectors, lost=vanished, roster=roster)
         assert outcome.counted == counted, vanished
         assert np.array_equal(outcome.total, plain_sum(vectors, counted)), vanished
-    assert 0 < void < 5**cohort
+    assert 0 < void < (len(exchanges) + 1) ** cohort
 
 
+@pytest.mark.parametrize("signed", [False, True])
 @pytest.mark.parametrize("dtype", [np.uint32, np.uint64])
-def test_dropouts_at_every_exchange_of_a_sparse_graph(dtype):
-    vectors = ring_vectors(range(100, 130), 7, dtype)
-    lost = dict(zip(range(100, 108), EXCHANGES * 2, strict=True))
-    outcome = run_round(vectors, lost=lost, topology=Topology(min_degree=12))
-    counted = {c for c in vectors if lost.get(c) in (None, Exchange.UNMASK)}
+def test_dropouts_at_every_exchange_of_a_sparse_graph(dtype, signed):
+    vectors = ring_vectors(range(100, 136), 7, dtype)
+    exchanges = list(Exchange) if signed else OPEN
+    lost = dict(zip(range(100, 100 + 2 * len(exchanges)), exchanges * 2, strict=True))
+    outcome = run_round(vectors, lost=lost, roster=roster_of(vectors) if signed else None)
+    counted = {c for c in vectors if lost.get(c) in (None, Exchange.CONSISTENCY, Exchange.UNMASK)}
     assert outcome.counted == counted
     assert np.array_equal(outcome.total, plain_sum(vectors, counted))
+    # Every client drew for itself, and fewer than all.
+    drawn = [reply["holders"] for reply in outcome.replies[Exchange.SHARES].values()]
+    assert len(set(drawn)) == len(drawn)
+    assert {len(places) // 4 for places in drawn} == {Topology().degree(34)}
 
 
-def test_a_client_without_enough_neighbours_is_left_out_before_it_trains():
+def test_a_client_without_enough_holders_is_left_out_before_it_trains(monkeypatch):
+    any_graph(monkeypatch)
     vectors = ring_vectors(range(12), 3)
-    topology = Topology(min_degree=2, colluding=0, dropping=0)
-    # On a ring of two neighbours, losing one of them leaves two of three: still the threshold.
-    outcome = run_round(vectors, lost={4: Exchange.SHARES}, topology=topology)
+
+    def draw(self, others, degree):
+        (me,) = set(range(12)) - set(others)
+        return [(me - 1) % 12, (me + 1) % 12]
+
+    monkeypatch.setattr("random.SystemRandom.sample", draw)
+    # Of two holders one may be lost.
+    outcome = run_round(vectors, lost={4: Exchange.SHARES}, topology=SPARSE)
     assert outcome.counted == set(vectors) - {4}
-    # Losing every other client isolates the rest.
+    # With both gone, a client is left out before it trains.
+    outcome = run_round(vectors, lost=dict.fromkeys((4, 6), Exchange.SHARES), topology=SPARSE)
+    assert outcome.counted == set(vectors) - {4, 5, 6}
+    assert 5 not in outcome.requests[Exchange.MASKED]
     with pytest.raises(VoidRoundError, match="dealt shares"):
-        run_round(vectors, lost=dict.fromkeys(range(10), Exchange.SHARES), topology=topology)
+        run_round(vectors, lost=dict.fromkeys(range(11), Exchange.SHARES), topology=SPARSE)
 
 
-def test_a_sum_that_would_come_apart_is_void():
-    vectors = ring_vectors(range(12), 3)
-    topology = Topology(min_degree=4, colluding=0, dropping=0)
-    circle = list(range(12))
-    random.Random(0).shuffle(circle)
+def test_a_sum_that_would_come_apart_is_void(monkeypatch):
+    any_graph(monkeypatch)
+    vectors = ring_vectors(range(8), 3)
 
-    def lose(*places):
-        lost = {circle[place]: Exchange.MASKED for place in places}
-        return run_round(vectors, lost=lost, topology=topology, seed=0)
+    def draw(self, others, degree):
+        (me,) = set(range(8)) - set(others)
+        return [me // 4 * 4 + (me + step) % 4 for step in range(1, degree + 1)]
 
-    # Every neighbourhood keeps its three of five, and all secrets could be recovered.
+    monkeypatch.setattr("random.SystemRandom.sample", draw)
     with pytest.raises(VoidRoundError, match="within 2 parts of them, the smallest of 4"):
-        lose(0, 1, 6, 7)
-    # With one gap the others are still joined around the circle.
-    assert len(lose(0, 1).counted) == 10
-    assert len(lose(0, 1, 6).counted) == 9
+        run_round(vectors, topology=SPARSE)
 
 
 def test_below_min_cohort_the_round_is_void_and_the_next_one_works():

@@ -21,7 +21,17 @@ from flwr.client import NumPyClient
 from flwr.clientapp import ClientApp
 from flwr.common.constant import ErrorCode
 
-from fedau_flwr import MIFA, FedAU, FedAUMixin, FedAUMod, FedVARP
+from fedau_flwr import (
+    MIFA,
+    Amplified,
+    FedAU,
+    FedAUMixin,
+    FedAUMod,
+    FedAWE,
+    FedStale,
+    FedVARP,
+    MimiC,
+)
 from fedau_flwr.client.host import Host
 from fedau_flwr.client.participant import Participant
 from fedau_flwr.client.store import ContextStore
@@ -32,6 +42,8 @@ from fedau_flwr.testing.in_process_grid import InProcessGrid
 from fedau_flwr.weighting import FedAUWeighting
 from fedau_flwr.wire.records import encode
 from tests.fedau_flwr.client.test_host import Hosting
+
+from .protocol import OPEN
 
 CLIENTS = 6
 STEP = FixedPoint().step
@@ -126,6 +138,10 @@ STRATEGIES = {
     "average participating": lambda **o: FedAU(CLIENTS, divisor="participants", **o),
     "MIFA": lambda **options: MIFA(CLIENTS, **options),
     "FedVARP": lambda **options: FedVARP(CLIENTS, **options),
+    "FedStale": lambda **options: FedStale(CLIENTS, **options),
+    "FedAWE": lambda **options: FedAWE(CLIENTS, **options),
+    "MimiC": lambda **options: MimiC(CLIENTS, **options),
+    "Amplified": lambda **options: Amplified(FedAU(CLIENTS, **options), period=3),
 }
 
 
@@ -168,16 +184,10 @@ def test_flowers_own_start_drives_it_and_nothing_but_ring_elements_leaves_a_clie
     assert np.abs(result.arrays["x"].numpy()).max() > 0.1
     assert len(grid.replies) == 2 * 4 * CLIENTS
     allowed = {
-        "keys": {"share-key", "mask-key"},
-        "shares": {
-            "peers",
-            "sealed",
-            "seed-commitment",
-            "seed-share-commitments",
-            "key-share-commitments",
-        },
+        "keys": {"name", "share-key", "mask-key", "roster", "signature"},
+        "shares": {"holders", "sealed", "seed-commitment", "commitments"},
         "masked": {"spoiled", "hosted"},
-        "unmask": {"survivors", "seed-shares", "dropped", "key-shares"},
+        "unmask": {"seed-shares", "key-shares", "pair-keys"},
     }
     for reply in grid.replies:
         fields = reply.content.config_records[RECORD]
@@ -191,7 +201,7 @@ def test_flowers_own_start_drives_it_and_nothing_but_ring_elements_leaves_a_clie
             assert reply.content[VECTOR]["masked"].numpy().dtype == np.uint32
 
 
-@pytest.mark.parametrize("exchange", Exchange)
+@pytest.mark.parametrize("exchange", OPEN)
 def test_dropouts_at_every_exchange(exchange):
     grid = Federation(secure_app())
     strategy = FedAU(CLIENTS, summation=SecureSum())
@@ -202,9 +212,11 @@ def test_dropouts_at_every_exchange(exchange):
     assert np.abs(secure["x"] - expected).max() < STEP * 2
     rounds = [strategy.ledger.counted[node] for node in grid.nodes]
     assert rounds == [int(i in counted) for i in range(CLIENTS)]
+    dropouts = {f"dropouts_{one}": 2 * (one is exchange) for one in OPEN}
+    assert strategy.summation.metrics() == dropouts
 
 
-@pytest.mark.parametrize("exchange", Exchange)
+@pytest.mark.parametrize("exchange", OPEN)
 def test_a_void_round_counts_nobody_and_the_next_one_works(exchange, caplog):
     grid = Federation(secure_app())
     strategy = FedAU(CLIENTS, summation=SecureSum())
@@ -250,7 +262,9 @@ def test_neither_metrics_nor_groups_go_with_a_secure_sum():
     after = run(FedAU(CLIENTS, summation=SecureSum()), grid, [(EVERYONE, {})])
     assert not after["x"].any()
     reasons = {reply.error.reason for reply in grid.replies if reply.has_error()}
-    assert reasons == {"refused: a secure sum takes no metric or label, but ['loss'] is to be sent"}
+    assert reasons == {
+        "refused: a secure sum takes no metric or label, but the app has one to be sent"
+    }
 
 
 def test_hosts_send_the_sum_of_their_clients():
@@ -299,13 +313,20 @@ def test_a_seed_makes_the_sum_repeat():
     assert not np.array_equal(once(1), once(2))
 
 
-def test_more_clients_than_the_ring_holds_are_refused():
+def test_more_clients_than_the_ring_holds_are_left_out(caplog):
     summation = SecureSum(fixed_point=FixedPoint(max_cohort=5))
-    with pytest.raises(ValueError, match="max_cohort=5 is below the 6 clients"):
-        run(FedAU(CLIENTS, summation=summation), Federation(secure_app()), [(EVERYONE, {})])
+    grid = Federation(secure_app())
+    strategy = FedAU(CLIENTS, summation=summation)
+    with caplog.at_level(logging.INFO):
+        after = run(strategy, grid, [(EVERYONE, {})])
+    assert after["x"].any()
+    assert sorted(strategy.ledger.counted.values()) == [0, 1, 1, 1, 1, 1]
+    assert "more than max_cohort=5 clients could overflow the sum" in caplog.text
 
 
-@pytest.mark.parametrize("options", [{"min_cohort": 1}, {"exchange_timeout": 0.0}])
+@pytest.mark.parametrize(
+    "options", [{"min_cohort": 1}, {"exchange_timeout": 0.0}, {"max_offences": -1}]
+)
 def test_impossible_settings_are_refused_by_name(options):
     with pytest.raises(ValueError, match=f"{next(iter(options))}="):
         SecureSum(**options)
@@ -441,7 +462,7 @@ def test_a_client_that_refuses_was_not_there():
     strategy = FedAU(CLIENTS, summation=SecureSum())
     run(strategy, grid, [(EVERYONE, {})] * 3)
     reasons = [reply.error.reason for reply in grid.replies if reply.has_error()]
-    assert reasons == ["The update of array 'x' is not finite, so it is not sent."]
+    assert reasons == ["the app of this node failed; the node's own log says why"]
     for place, node in enumerate(grid.nodes):
         (last,) = ContextStore(grid.contexts[node]).load(strategy.ledger.training)
         assert last.state.weight == algorithm_2([True, place != 3])

@@ -1,9 +1,11 @@
+import logging
 import threading
 import time
 
 import numpy as np
 import pytest
-from flwr.app import ConfigRecord
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.server.superlink.linkstate.utils import create_message_error_unavailable_res_message
 
 from fedau_flwr import FedAU
 from fedau_flwr.server.deadlines import DeadlineGrid, with_deadline
@@ -97,7 +99,7 @@ def test_a_reply_that_cannot_be_read_is_left_out(grid, caplog, error):
 
     grid.pull_messages = unreadable
     assert senders(grid, DeadlineGrid(grid).send_and_receive(asked, timeout=60)) == [0, 1, 3]
-    (said,) = caplog.messages
+    (said,) = warnings(caplog)
     node = asked[2].metadata.dst_node_id
     assert said.startswith(f"Rejected the reply of node {node}: it cannot be read (")
     assert "\n" not in said
@@ -116,7 +118,29 @@ def test_a_reply_in_the_name_of_another_node_is_left_out(grid, caplog):
     grid.pull_messages = forged
     assert senders(grid, DeadlineGrid(grid).send_and_receive(asked, timeout=60)) == [0, 1, 2]
     node = asked[3].metadata.dst_node_id
-    assert caplog.messages == [f"Rejected the reply of node {node}: it is in the name of another."]
+    assert warnings(caplog) == [f"Rejected the reply of node {node}: it is in the name of another."]
+
+
+def test_flowers_own_error_for_a_dead_node_is_called_what_it_is(grid, caplog):
+    asked, pull = messages(grid), grid.pull_messages
+
+    def dead(message_ids):
+        if grid.senders[message_ids[0]] != 3:
+            return pull(message_ids)
+        head = Message(RecordDict(), 1, "train").metadata
+        vars(head)["_message_id"] = message_ids[0]
+        return [create_message_error_unavailable_res_message(head, "node_unavail")]
+
+    grid.pull_messages = dead
+    assert senders(grid, DeadlineGrid(grid).send_and_receive(asked, timeout=60)) == [0, 1, 2]
+    node = asked[3].metadata.dst_node_id
+    (said,) = warnings(caplog)
+    assert said.startswith(f"No reply of node {node}: the SuperLink says '")
+    assert "in the name of another" not in said
+
+
+def warnings(caplog):
+    return [record.message for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 def test_flowers_loop_keeps_its_deadline(grid):
@@ -164,10 +188,9 @@ def test_flowers_simulation_grid_keeps_deadlines_by_itself():
 
 
 def test_lost_replies_under_flowers_loop_keep_nobody_waiting():
-    from fedau_flwr import AvailabilityGrid, Bernoulli, answer_identity
+    from fedau_flwr import AvailabilityGrid, Bernoulli
 
     app = training_app(towards(np.zeros(3)))
-    app.query()(answer_identity)
     available = AvailabilityGrid(Federation(app, 3), Bernoulli(np.ones(3), seed=1), loss=1.0)
     began = time.monotonic()
     strategy = FedAU(num_clients=3)

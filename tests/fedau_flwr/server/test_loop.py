@@ -16,7 +16,6 @@ from fedau_flwr import (
     PrivacyBudget,
     RoundLoop,
     Trace,
-    answer_identity,
 )
 from fedau_flwr.server.callbacks import Callback, Checkpoints, Evaluate, EvaluateOnNodes, Progress
 from tests.fedau_flwr.federation import Federation, record, towards, training_app, values
@@ -249,7 +248,6 @@ def test_train_messages_say_what_the_round_s_config_says():
 
 def test_an_availability_grid_is_told_the_rounds():
     app = training_app(towards(TARGETS), [FedAUMod()])
-    app.query()(answer_identity)
     grid = AvailabilityGrid(Federation(app, CLIENTS), Trace([[1, 0, 1], [0, 0, 0], [0, 1, 0]]))
     counted = []
 

@@ -7,8 +7,9 @@ import pytest
 from flwr.app import ConfigRecord, Error, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg
 
-from fedau_flwr import MIFA, FedAU, FedAUMod, UnitWeighting
+from fedau_flwr import MIFA, FedAU, FedAUMod, SecureSum, UnitWeighting
 from fedau_flwr.server.roster import Roster
+from fedau_flwr.testing.in_process_grid import InProcessGrid
 from fedau_flwr.wire.requests import Request
 from tests.fedau_flwr.client.test_host import Hosting
 from tests.fedau_flwr.federation import Federation, record, towards, training_app, values
@@ -181,7 +182,8 @@ def garbage():
         ),
         "fedau-clients=3 instead of clients among those asked": lambda m: _from_host(m, 3),
         "fedau-clients=[5] instead of clients among those asked": lambda m: _from_host(m, [5]),
-        "since it is a NumPyClient; the strategy needs numpy_clients=True": lambda m: Message(
+        "it is a NumPyClient, and the strategy needs numpy_clients=True; its error is KeyError: "
+        "'fitins.parameters'": lambda m: Message(
             Error(1, "<class 'KeyError'>:<''fitins.parameters''>"), reply_to=m
         ),
         "array 'x' that cannot be decoded": lambda m: _with_data(m, b"\x93NUMPY"),
@@ -300,18 +302,19 @@ def test_fraction_train_samples_and_zero_trains_nobody():
 
 
 def test_min_available_nodes_waits(monkeypatch):
-    grid = Federation(training_app(towards([0.0] * 3)), 3)
-    grid.present = {0}
-    monkeypatch.setattr("time.sleep", lambda _: grid.present.add(len(grid.present)))
+    grid = InProcessGrid(training_app(towards([0.0] * 3)), 0)
+    monkeypatch.setattr("time.sleep", lambda _: grid.connect({}))
     strategy = FedAU(num_clients=3, min_available_nodes=3)
     assert len(strategy.configure_train(1, record(x=f32(1)), ConfigRecord(), grid)) == 3
 
 
 def test_federated_evaluation_is_off_unless_asked_for(caplog):
+    caplog.set_level(logging.INFO, "flwr")
     grid = Federation(training_app(towards([0.0, 0.0])), 2)
     strategy = FedAU(num_clients=2)
-    assert strategy.configure_evaluate(1, record(x=f32(1)), ConfigRecord(), grid) == []
-    assert caplog.text == ""
+    for r in (1, 2):
+        assert strategy.configure_evaluate(r, record(x=f32(1)), ConfigRecord(), grid) == []
+    assert caplog.text.count("Federated evaluation is off: fraction_evaluate=1.0 turns it on") == 1
     on = FedAU(num_clients=2, fraction_evaluate=1.0)
     messages = on.configure_evaluate(1, record(x=f32(1)), ConfigRecord({"b": 1}), grid)
     assert [dict(m.content["config"]) for m in messages] == [{"b": 1, "server-round": 1}] * 2
@@ -395,9 +398,17 @@ def test_is_a_flower_strategy():
         ({"divisor": "n"}, "divisor is 'n', but must be 'clients' or 'participants'."),
         ({"round_timeout": -1}, "round_timeout is -1, but must be > 0 seconds."),
         (
-            {"numpy_clients": True, "fraction_evaluate": 0.5},
-            "fraction_evaluate must be 0 with numpy_clients=True.",
+            {"summation": SecureSum},
+            "summation is <class 'fedau_flwr.secure.summation.SecureSum'>, but must be an object "
+            "such as SecureSum().",
         ),
+        (
+            {"privacy": 1.0},
+            "privacy is 1.0, but must be an object such as GaussianPrivacy(norm=1.0, "
+            "noise_multiplier=1.0).",
+        ),
+        ({"roster": {}}, "roster is {}, but must be an object such as grid.roster."),
+        ({"unweighted": "bn"}, "unweighted is 'bn', but must be a tuple of array names."),
     ],
 )
 def test_bad_options(options, message):
@@ -427,7 +438,7 @@ def test_resume_from_an_older_checkpoint_goes_on_exactly(tmp_path, mods):
     runs = {}
     for name, plan in {"straight": [12], "crashed": [6, 9]}.items():
         app = training_app(train, mods)
-        grid = Federation(app, 4, {"fedau-state-dir": str(tmp_path / name)})
+        grid = Federation(app, 4, node_config={"fedau-state-dir": str(tmp_path / name)})
         strategy = FedAU(num_clients=4)
         strategy.client_numbers = {node: grid.number(node) for node in grid.contexts}
         strategy.checkpointed(0)
@@ -443,7 +454,7 @@ def test_resume_from_an_older_checkpoint_goes_on_exactly(tmp_path, mods):
             strategy = FedAU(num_clients=4)
             strategy.load_state_dict(saved[0])
             model = saved[1]
-            grid = Federation(app, 4, {"fedau-state-dir": str(tmp_path / name)})
+            grid = Federation(app, 4, node_config={"fedau-state-dir": str(tmp_path / name)})
             strategy.client_numbers = {node: grid.number(node) for node in grid.contexts}
             for r in range(7, 13):
                 grid.present = path[r - 1]

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from fedau_flwr.privacy.generator import SecureGenerator
 from fedau_flwr.secure import FixedPoint
 
 FORMATS = st.builds(
@@ -96,7 +97,7 @@ def test_values_off_the_grid_do_not_reach_the_ring():
 def test_noise_is_on_the_grid_and_has_the_variance_asked_for():
     fixed = FixedPoint()
     grid = np.full(100_000, 0.25, np.float32)
-    noisy, pushed = fixed.add_noise(grid, 0.1, np.random.default_rng(0))
+    noisy, pushed = fixed.add_noise(grid, 0.1, SecureGenerator())
     assert pushed == 0
     assert noisy.dtype == np.float32
     assert np.array_equal(fixed.from_ring(fixed.to_ring(noisy)), noisy)
@@ -108,10 +109,10 @@ def test_noise_is_on_the_grid_and_has_the_variance_asked_for():
 
 def test_noise_that_leaves_the_range_is_counted():
     fixed = FixedPoint(value_range=1.0, bits=20)
-    noisy, pushed = fixed.add_noise(np.full(10_000, 0.9), 1.0, np.random.default_rng(0))
+    noisy, pushed = fixed.add_noise(np.full(10_000, 0.9), 1.0, SecureGenerator())
     assert pushed == np.count_nonzero(np.abs(noisy) == 1.0) > 1000
 
 
 def test_noise_below_the_grid_is_refused():
     with pytest.raises(ValueError, match=r"noise of 0.5 must be at least four steps"):
-        FixedPoint(value_range=8.0, bits=4).add_noise(np.zeros(1), 0.5, np.random.default_rng(0))
+        FixedPoint(value_range=8.0, bits=4).add_noise(np.zeros(1), 0.5, SecureGenerator())

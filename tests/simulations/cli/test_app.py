@@ -100,6 +100,8 @@ def test_compare_prints_and_draws_methods_and_classes(fedau, tmp_path):
     assert len(re.findall(r"^ no\. \d+ ", result.output, re.MULTILINE)) == 10
     for plot in ("curves", "classes"):
         assert (tmp_path / "all" / f"{plot}-synthetic-bernoulli.png").stat().st_size > 1000
+    assert result.output.rstrip().endswith(str(tmp_path / "all" / "report.html"))
+    assert "</html>" in (tmp_path / "all" / "report.html").read_text()
 
 
 def test_compare_tells_a_secure_sum_from_a_plain_one(fedau, tmp_path):

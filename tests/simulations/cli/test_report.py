@@ -100,7 +100,7 @@ def test_export_copies_what_can_be_published(fedau, tmp_path):
         f"deep/a/{name}"
         for name in ("config.toml", "metrics.jsonl", "outcome.json", "participation.npz")
     }
-    assert {"tables.md", "accuracy.csv", "curves-synthetic-bernoulli.png"} < files
+    assert {"tables.md", "accuracy.csv", "curves-synthetic-bernoulli.png", "report.html"} < files
     assert not any(name.endswith(".svg") or "mifa" in name or "b/" in name for name in files)
     assert "secret" not in (tmp_path / "kept/deep/a/config.toml").read_text()
     again = fedau("table", "kept", "--out", "elsewhere")
@@ -169,7 +169,7 @@ def test_a_dry_run_lists_what_is_left(fedau, tmp_path, launched):
         "run synthetic-bernoulli/mifa-seed1 10 rounds",
         "done synthetic-bernoulli/fedau-50-seed2 round 10 of 10",
         "run synthetic-bernoulli/mifa-seed2 10 rounds",
-        "4 runs, 2 of them done.",
+        "4 runs, 2 of them done. The others take about 1 min on this machine, undisturbed.",
     ]
     assert len(launched) == 2
     assert "no training" in fedau("study", "weights", "--dry-run").output

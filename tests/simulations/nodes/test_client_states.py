@@ -1,6 +1,7 @@
 """The store of all clients against a store that simply keeps every version."""
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,16 +11,22 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from fedau_flwr import FedAUWeighting
+from fedau_flwr.client.delivery import receive
 from fedau_flwr.client.participant import Participant
 from fedau_flwr.client.store import Store, Version
 from fedau_flwr.methods.fedau import WeightedUpdate
+from fedau_flwr.methods.fedawe import OwnModelUpdate
 from fedau_flwr.methods.mifa import UpdateChange
+from fedau_flwr.methods.mimic import CorrectedUpdate
 from fedau_flwr.server.ledger import Ledger
 from fedau_flwr.weight_state import WeightState
+from fedau_flwr.wire.requests import DELIVERY
 from simulations.nodes.client_states import ClientStates, flush
 from tests.fuzzing import examples
 
 CLIENTS = 3
+SOME = st.sets(st.integers(0, CLIENTS - 1))
+TRANSFORMS = (UpdateChange(), WeightedUpdate(), OwnModelUpdate(), CorrectedUpdate())
 SHAPES = {"a": (2, 2), "b": (3,)}
 
 
@@ -43,7 +50,7 @@ def arrays(value):
 class SameContributions(RuleBasedStateMachine):
     """A server that checkpoints, loses replies, dies and resumes; clients of both stores follow."""
 
-    @initialize(transform=st.sampled_from([UpdateChange(), WeightedUpdate()]))
+    @initialize(transform=st.sampled_from([*TRANSFORMS]))
     def start(self, transform):
         self.transform = transform.to_text()
         self.scratch = tempfile.TemporaryDirectory()
@@ -56,9 +63,8 @@ class SameContributions(RuleBasedStateMachine):
     def open(self):
         return ClientStates(self.directory)
 
-    @rule(asked=st.sets(st.integers(0, CLIENTS - 1)), lost=st.sets(st.integers(0, CLIENTS - 1)),
-          value=st.integers(-5, 5))  # fmt: skip
-    def round(self, asked, lost, value):
+    @rule(asked=SOME, lost=SOME, unreached=SOME, value=st.integers(-5, 5))
+    def round(self, asked, lost, unreached, value):
         self.ledger.open(self.ledger.round + 1)
         for client in sorted(asked):
             request = self.ledger.request(client, transform=self.transform)
@@ -66,12 +72,18 @@ class SameContributions(RuleBasedStateMachine):
             left, right = (
                 Participant(store, FedAUWeighting(cutoff=4)).contribute(
                     request, arrays(0.0), lambda start, trained=trained: trained
-                )["update"]
+                )
                 for store in (self.reference[client], self.states.client(client))
             )
-            for name in SHAPES:
-                np.testing.assert_array_equal(left[name], right[name])
+            assert left.keys() == right.keys()
+            for part in left:
+                for name in SHAPES:
+                    np.testing.assert_array_equal(left[part][name], right[part][name])
         self.ledger.count(sorted(asked - lost))
+        for client in sorted(asked - lost - unreached):
+            request = replace(self.ledger.request(client), counted=None)
+            for store in (self.reference[client], self.states.client(client)):
+                receive(store, request, {DELIVERY: self.ledger.round}, arrays(value / 2))
 
     @rule()
     def checkpoint(self):

@@ -1,12 +1,11 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import nn
 
+from simulations.nodes.batches import batch_positions
 from simulations.nodes.resident import initial_parameters
-from simulations.nodes.trainer import LocalTrainer, batch_positions
+from simulations.nodes.trainer import LocalTrainer
 from simulations.tasks import DataError, Part
 from simulations.tasks.cifar10 import CIFAR10
 from simulations.tasks.cinic10 import CINIC10
@@ -21,23 +20,6 @@ PLAIN = changed(CIFAR10, augmentation=Augmentation())
 @pytest.fixture(scope="module")
 def plain_trainer():
     return LocalTrainer(PLAIN, DATA)
-
-
-@given(
-    size=st.integers(1, 200),
-    steps=st.integers(1, 8),
-    batch=st.integers(1, 32),
-    seed=st.integers(0, 2**32),
-)
-def test_batches_pass_over_shuffled_data_without_short_ones(size, steps, batch, seed):
-    got = batch_positions(size, steps=steps, batch=batch, rng=np.random.default_rng(seed))
-    assert got.shape == (steps, min(size, batch))
-    assert got.min() >= 0
-    assert got.max() < size
-    per_pass = max(1, size // batch)
-    for first in range(0, steps, per_pass):
-        within = got[first : first + per_pass].ravel()
-        assert len(np.unique(within)) == len(within)
 
 
 def straightforward(parameters, steps, *, lr):

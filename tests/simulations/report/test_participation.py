@@ -1,15 +1,16 @@
 import numpy as np
 import pytest
 
+from fedau_flwr.availability import Trace
 from simulations.config import RunConfig
 from simulations.report.participation import (
     draw_participation,
     heterogeneity_picture,
-    pattern_picture,
     probability_picture,
     replay_weights,
     weight_paths,
 )
+from simulations.report.patterns import participation_of, pattern_line, pattern_picture
 from simulations.runs.experiment import open_experiment
 
 
@@ -78,3 +79,22 @@ def test_replayed_weights_follow_the_path(config):
     assert record["tracked_weights"][0, place] == 1.0
     assert weight_paths(record, "title") is not None
     assert weight_paths({**record, "mean_weight": np.empty(0)}, "title") is None
+
+
+def test_a_recording_shows_the_client_that_comes_nearest(config, tmp_path):
+    file = tmp_path / "events.csv"
+    file.write_text("client,time,state\n0,0,on\n0,10,off\n1,0,on\n1,60,off\n2,100,off\n")
+    text = f"events:{file}:round_seconds=10"
+    figure = pattern_picture(config, 0.5, ["bernoulli", text])
+    assert figure.axes[1].get_title(loc="right") == "there in 240 of 400 rounds"
+    assert pattern_line(config, text).endswith(
+        ": 30 clients, 2.3% of them there, a mean interval of 2.8 rounds, over 400 rounds."
+    )
+
+
+def test_share_and_interval_of_a_process():
+    table = np.zeros((12, 4), bool)
+    table[[0, 5, 11], 1] = True
+    table[3, 2] = True
+    assert participation_of(Trace(table), 12) == (4 / 48, 11 / 2)
+    assert participation_of(Trace(table[:4]), 4) == (2 / 16, None)

@@ -7,17 +7,20 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from flwr.app import Context, RecordDict
+from flwr.app import ConfigRecord, Context, Message, RecordDict
 
 from fedau_flwr.client.state_directory import read_versions
 from fedau_flwr.server.callbacks.checkpoints import load_checkpoint
 from fedau_flwr.testing.in_process_grid import InProcessGrid
+from fedau_flwr.wire.records import encode
 from simulations.client_app import app as client_app
 from simulations.config import ConfigError, RunConfig
 from simulations.nodes.deployed_data import node_samples
 from simulations.nodes.resident import initial_parameters
 from simulations.nodes.trainer import LocalTrainer
+from simulations.nodes.worker import STATES
 from simulations.runs.experiment import open_experiment
+from simulations.runs.raster import RasterFile, unpack
 from simulations.server_app import app as server_app
 from simulations.server_app import run_deployment
 from simulations.tasks.split import dirichlet_split
@@ -109,6 +112,40 @@ def test_a_node_that_is_silent_is_an_absentee_and_says_so_in_the_metrics(config,
     assert numbers["fedau_test_accuracy"] == run.metrics()[-1]["test_accuracy"]
 
 
+def test_nodes_are_written_down_with_weight_and_last_reason_and_a_resumed_run_goes_on(
+    config, tmp_path
+):
+    grid = federation(config, tmp_path)
+    silent, refusing, counted = grid.get_node_ids()
+    grid.silent = {silent}
+    # Its reply is an error: another client's state is where its own should be.
+    grid.contexts[refusing].node_config["partition-id"] = "none"
+    run = run_deployment(grid, replace(config, num_server_rounds=4))
+    nodes = {node["id"]: node for node in json.loads(run.nodes_file.read_text())["nodes"]}
+    assert list(nodes) == [str(node) for node in sorted(grid.get_node_ids())]
+    assert nodes[str(counted)]["counted"] == nodes[str(counted)]["last"] == 4
+    assert nodes[str(counted)]["weight"] == 1.0
+    assert (nodes[str(silent)]["counted"], nodes[str(silent)]["rejected"]) == (0, 0)
+    assert nodes[str(refusing)]["rejected"] == nodes[str(refusing)]["rejected_in"] == 4
+    assert nodes[str(refusing)]["reason"]
+    raster = RasterFile.open(run.raster_file)
+    rows = unpack(raster.packed(1, raster.rounds), raster.clients).T.tolist()
+    states = dict(zip(nodes, rows, strict=True))
+    assert states == {str(silent): [1] * 4, str(refusing): [2] * 4, str(counted): [3] * 4}
+    grid.silent = set()
+    longer = replace(config, num_server_rounds=6, resume=True)
+    run_deployment(grid, longer)
+    after = {node["id"]: node for node in json.loads(run.nodes_file.read_text())["nodes"]}
+    assert after[str(counted)]["counted"] == 6
+    # Absent in rounds 1 to 4, there in 5 and 6: intervals of 5 and 1.
+    assert after[str(silent)]["weight"] == 3.0
+    assert RasterFile.open(run.raster_file).rounds == 6
+    entries = [json.loads(line) for line in run.rounds_file.read_text().splitlines()]
+    assert [(entry["counted"], entry["rejected"], entry["absent"]) for entry in entries] == (
+        [(1, 1, 1)] * 4 + [(2, 1, 0)] * 2
+    )
+
+
 def test_resume_takes_the_nodes_back(config, tmp_path):
     whole = run_deployment(federation(config, tmp_path / "a"), config)
     part = replace(config, run_dir=str(tmp_path / "part"))
@@ -193,7 +230,7 @@ def test_server_without_test_data_trains_all_the_same(config, tmp_path, caplog):
     assert "The model will not be evaluated" in caplog.text
 
 
-@pytest.mark.parametrize("method", ["fedavg", "mifa", "fedvarp", "average-participating"])
+@pytest.mark.parametrize("method", ["fedavg", "mifa", "fedstale", "fedawe", "mimic", "amplified"])
 def test_other_methods_run_too(config, tmp_path, method):
     two = replace(config, num_server_rounds=2, method=method)
     run = run_deployment(federation(two, tmp_path), two)
@@ -303,3 +340,38 @@ def test_server_app_goes_by_the_pattern(config, tmp_path):
     )
     server_app(federation(one, tmp_path), context)
     assert json.loads((tmp_path / "run" / "outcome.json").read_text())["status"] == "finished"
+
+
+def asked(grid, kind, **config):
+    node = next(iter(grid.contexts))
+    fields = {"server-round": 1, "lr": 0.1, "train": [0, 9], "test": [0, 9], "samples": True}
+    content = RecordDict({"config": ConfigRecord({**fields, **config})})
+    content["arrays"] = encode({"x": np.zeros(3, np.float32)})
+    (reply,) = grid.send_and_receive([Message(content, node, kind)])
+    return reply.error.reason
+
+
+def test_a_server_does_not_choose_where_a_deployed_node_writes(config, tmp_path):
+    chosen = tmp_path / "chosen by the server"
+    reason = asked(federation(config, tmp_path), "train", **{STATES: str(chosen)})
+    assert reason == (
+        "This node is deployed, having ['fedau-state-dir']: it does not answer client-states in a "
+        "message."
+    )
+    bare = InProcessGrid(client_app, 1, config.to_dict())
+    assert asked(bare, "train", **{STATES: str(chosen)}).endswith("what a simulation has made.")
+    assert not chosen.exists()
+
+
+def test_a_deployed_node_reports_nothing_about_its_samples(config, tmp_path):
+    reason = asked(federation(config, tmp_path), "evaluate")
+    assert reason.endswith("it does not answer an evaluate message.")
+
+
+def test_a_run_does_not_switch_the_masks_of_a_node_off(config, tmp_path):
+    """The run has secure-sum=false, and the node's owner fedau-require-secure=true."""
+    run = run_deployment(federation(config, tmp_path, **{"fedau-require-secure": True}), config)
+    assert exposed(run)["fedau_participants"] == 0
+    secure = replace(config, secure_sum=True, run_dir=str(tmp_path / "secure"))
+    run = run_deployment(federation(secure, tmp_path, **{"fedau-require-secure": True}), secure)
+    assert exposed(run)["fedau_participants"] == NODES

@@ -3,10 +3,18 @@
 import numpy as np
 import pytest
 
-from simulations.config import RunConfig
+from fedau_flwr.availability import (
+    InterleavedSine,
+    Separated,
+    Sine,
+    uniform_class_probabilities,
+)
+from simulations.config import ConfigError, RunConfig
 from simulations.runs import experiment
+from simulations.runs.experiment import open_experiment
 from simulations.tasks import Arrays, Part
 from simulations.tasks.cifar10 import CIFAR10
+from tests.simulations.experiments import tiny
 
 
 @pytest.fixture
@@ -58,3 +66,44 @@ def test_a_pattern_that_the_authors_do_not_have_keeps_our_path(cifar):
     p = opened.probabilities
     own = opened.config.participation.process(p, seed=1, rounds=opened.config.rounds)
     np.testing.assert_array_equal(opened.process.active(40), own.active(40))
+
+
+def test_fedawes_probabilities_come_with_our_own_split(tmp_path):
+    own, theirs = (open_experiment(tiny(tmp_path, "run", draw=draw)) for draw in ("own", "fedawe"))
+    np.testing.assert_array_equal(own.split.class_shares, theirs.split.class_shares)
+    expected = uniform_class_probabilities(theirs.split.class_shares, seed=1)
+    np.testing.assert_array_equal(theirs.probabilities, expected)
+    assert (own.probabilities != theirs.probabilities).any()
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("sine:20:amplitude=0.3:level=0.7", Sine),
+        ("interleaved-sine:least=0.2", InterleavedSine),
+        ("separated:3:base=cyclic", Separated),
+    ],
+)
+def test_patterns_become_processes(text, kind, tmp_path):
+    experiment = open_experiment(tiny(tmp_path, "run", pattern=text))
+    assert type(experiment.process) is kind
+    assert experiment.process.active(0).shape == (14,)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("sine:amplitude=0.9:level=0.7", r"amplitude of pattern sine is 0.9, .* in \[0, 0.7\]"),
+        ("separated:separation=-1", "separation of pattern separated is -1"),
+        ("separated:base=fedscale", "base of pattern separated is 'fedscale'"),
+        ("events:phones.csv", "file of pattern events is 'phones.csv', but must be an absolute"),
+        ("flash:/nothing.json:round_seconds=0", "round_seconds of pattern flash is 0.0"),
+        (
+            "fedscale:/nothing",
+            "file of pattern fedscale is '/nothing', but must be a file that can",
+        ),
+    ],
+)
+def test_what_is_no_pattern(text, reason, tmp_path):
+    with pytest.raises(ConfigError, match=reason):
+        open_experiment(tiny(tmp_path, "run", pattern=text))

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections import defaultdict
 
 import numpy as np
 import pytest
@@ -23,7 +24,8 @@ from simulations.runs.reports import PHASES
 from simulations.server_app import run_experiment
 from tests.simulations.experiments import Crash, assert_same, model_of, run, tiny
 
-FLOAT32_SUM = 2e-5
+FLOAT32_SUM = defaultdict(lambda: 2e-5, mimic=1e-4)
+"""By method: MimiC's corrections carry the rounding of one sum on into the next ones."""
 METHODS = REGISTRY.ours()
 
 
@@ -54,8 +56,8 @@ def reports(directory):
 @pytest.mark.parametrize("method", METHODS)
 def test_packing_does_not_change_the_model(runs, method):
     one = model_of(runs(method, 1))
-    assert_same(one, model_of(runs(method, 7)), atol=FLOAT32_SUM)
-    assert_same(one, model_of(runs(method, 0)), atol=FLOAT32_SUM)
+    assert_same(one, model_of(runs(method, 7)), atol=FLOAT32_SUM[method])
+    assert_same(one, model_of(runs(method, 0)), atol=FLOAT32_SUM[method])
 
 
 def test_methods_differ(runs):
@@ -82,7 +84,7 @@ def test_resume_continues_bit_for_bit(runs, method, tmp_path):
             np.testing.assert_array_equal(left[name], right[name], err_msg=name)
 
 
-@pytest.mark.parametrize("method", ["fedau", "mifa", "fedvarp", "fedavg"])
+@pytest.mark.parametrize("method", ["fedau", "mifa", "fedawe", "mimic", "fedavg"])
 @pytest.mark.parametrize("per_node", [1, 0])
 def test_resume_after_a_crash_between_checkpoints(runs, method, per_node, tmp_path):
     settings = {"method": method, "clients_per_node": per_node}
@@ -94,15 +96,34 @@ def test_resume_after_a_crash_between_checkpoints(runs, method, per_node, tmp_pa
     assert_same(model_of(runs(method, per_node)), model_of(whole))
 
 
+def test_the_mean_of_all_models_can_be_evaluated_instead_of_fedawes_aggregate(runs, tmp_path):
+    aggregate = runs("fedawe", 0)
+    mean = run(tiny(tmp_path, "mean", method="fedawe:mean=true"))
+    assert_same(model_of(aggregate), model_of(mean))
+    assert reports(aggregate)[-1]["train_loss"] != reports(mean)[-1]["train_loss"]
+
+
+@pytest.mark.parametrize("method", ["fedawe", "mimic"])
+def test_lost_replies_and_deliveries_do_not_hurt_a_resume(method, tmp_path):
+    settings = {"method": method, "reply_loss": 0.4, "clients_per_node": 1}
+    straight = run(tiny(tmp_path, "straight", **settings))
+    with pytest.raises(Crash):
+        run(tiny(tmp_path, "run", **settings), crash_after=15)
+    whole = run(tiny(tmp_path, "run", resume=True, **settings))
+    assert_same(model_of(straight), model_of(whole))
+    held = load_checkpoint(straight.checkpoint_file)["strategy"]["deliveries"]["waiting"]
+    assert (len(held) > 0) == (method == "mimic")
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_resume_with_another_packing(runs, method, tmp_path):
     run(tiny(tmp_path, "run", method=method, num_server_rounds=9, clients_per_node=1))
     whole = run(tiny(tmp_path, "run", method=method, clients_per_node=7, resume=True))
-    assert_same(model_of(runs(method, 0)), model_of(whole), atol=FLOAT32_SUM)
+    assert_same(model_of(runs(method, 0)), model_of(whole), atol=FLOAT32_SUM[method])
 
 
 @pytest.mark.parametrize("per_node", [1, 4])
-@pytest.mark.parametrize("method", ["fedau", "mifa", "average-participating"])
+@pytest.mark.parametrize("method", ["fedau", "fedstale", "fedawe", "mimic"])
 def test_a_secure_sum_gives_the_same_model_to_the_rounding_of_the_grid(method, per_node, tmp_path):
     settings = {
         "method": method,

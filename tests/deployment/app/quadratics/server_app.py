@@ -59,7 +59,8 @@ def summation(context: Context) -> Summation:
     if not seconds:
         return PlainSum()
     # The seed makes the rounding repeat, so that a test can say what the sum must be.
-    return SecureSum(exchange_timeout=seconds, seed=problem.ROUNDING_SEED)
+    roster = str(context.run_config["roster"]) or None
+    return SecureSum(exchange_timeout=seconds, seed=problem.ROUNDING_SEED, roster=roster)
 
 
 def slowest(directory: Path) -> float:

@@ -15,10 +15,12 @@ from fedau_flwr.server.callbacks import (
     Checkpoints,
     Evaluate,
     JsonLines,
+    MLflow,
     Progress,
     TensorBoard,
+    WeightsAndBiases,
     progress,
-    writers,
+    trackers,
 )
 from tests.fedau_flwr.federation import Federation, record, towards, training_app
 from tests.fedau_flwr.server.test_loop import fedavg
@@ -85,7 +87,7 @@ def test_tensorboard_shows_the_rounds_of_the_model(tmp_path):
 def test_event_files_need_no_torch(tmp_path):
     script = (
         "import sys\n"
-        "from fedau_flwr.server.callbacks.writers import ScalarWriter\n"
+        "from fedau_flwr.server.callbacks.trackers import ScalarWriter\n"
         f"writer = ScalarWriter({str(tmp_path)!r})\n"
         "writer.add(1, {'loss': 0.5})\n"
         "writer.close()\n"
@@ -96,10 +98,52 @@ def test_event_files_need_no_torch(tmp_path):
     assert len(list(tmp_path.glob("events.out.tfevents.*"))) == 1
 
 
-def test_without_tensorboard_there_is_one_sentence(monkeypatch):
-    monkeypatch.setattr(writers, "find_spec", lambda name: None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'fedau-flwr\[tensorboard\]'`\.$"):
-        TensorBoard("anywhere")
+@pytest.mark.parametrize(
+    ("callback", "extra"),
+    [(TensorBoard, "tensorboard"), (WeightsAndBiases, "wandb"), (MLflow, "mlflow")],
+)
+def test_without_a_tracker_there_is_one_sentence(monkeypatch, callback, extra):
+    monkeypatch.setattr(trackers, "find_spec", lambda name: None)
+    with pytest.raises(ModuleNotFoundError, match=rf"pip install 'fedau-flwr\[{extra}\]'`\.$"):
+        callback("anywhere")
+
+
+class Recorder:
+    """What a writer was told."""
+
+    def __init__(self, *arguments, **options):
+        self.opened, self.rounds, self.status = (arguments, options), {}, None
+
+    def add(self, step, values):
+        self.rounds[step] = trackers.finite(values)
+
+    def close(self, status):
+        self.status = status
+
+
+def test_trackers_are_told_every_round_and_how_it_ended(monkeypatch):
+    made = []
+    for name in ("WandbWriter", "MLflowWriter"):
+        monkeypatch.setattr(
+            trackers, name, lambda *a, **o: made.append(Recorder(*a, **o)) or made[-1]
+        )
+    monkeypatch.setattr(trackers, "require", lambda *names: None)
+    settings = {"lr": 0.1}
+    both = (
+        WeightsAndBiases("mine", config=settings, name="first"),
+        MLflow("sqlite:///x.db", name="first", config=settings),
+    )
+    run(Evaluate(measure), *both, rounds=3)
+    assert made[0].opened == ((settings,), {"project": "mine", "name": "first"})
+    assert made[1].opened == (("sqlite:///x.db", "fedau", "first", settings), {})
+    for writer in made:
+        assert writer.status == "finished"
+        assert writer.rounds[1] == {
+            "participation/counted": 2.0, "participation/rejected": 0.0,
+            "participation/absent": 1.0, "train_loss": 0.25, "loss": 1.0,
+        }  # fmt: skip
+        assert "loss" not in writer.rounds[2], "what is no number is left out"
+        assert list(writer.rounds) == [1, 2, 3]
 
 
 def test_throughput_leaves_the_first_round_of_an_attempt_out(monkeypatch):

@@ -3,19 +3,12 @@ import torch
 
 from simulations.tasks.cifar10 import CIFAR10
 from simulations.tasks.cifar100 import CIFAR100
-from simulations.tasks.images.augmentation import (
-    Normalisation,
-    adjust_brightness,
-    adjust_hue,
-    augment,
-)
+from simulations.tasks.images import augmentation
+from simulations.tasks.images.augmentation import adjust_brightness, adjust_hue, augment
 from simulations.tasks.images.task import Augmentation
-from simulations.tasks.images.vision import transforms
 from simulations.tasks.svhn import SVHN
 from simulations.tasks.synthetic import Synthetic
 from tests.simulations.tasks.changed import changed
-
-CPU = torch.device("cpu")
 
 
 def images(n, seed=0):
@@ -29,12 +22,12 @@ def stored(batch):
 
 
 def normalised(spec, batch):
-    return Normalisation(spec, CPU)(stored(batch))
+    return augmentation.normalised(stored(batch), spec)
 
 
 def run(spec, batch, seed=0, share=1):
     generator = torch.Generator().manual_seed(seed)
-    return augment(stored(batch), spec, Normalisation(spec, CPU), generator, share=share)
+    return augment(stored(batch), spec, generator, share=share)
 
 
 def crops(image, padding=4):
@@ -96,9 +89,8 @@ def test_per_batch_shares_one_crop_and_flip_within_each_batch():
 def test_the_generator_decides_and_the_input_stays(spec):
     batch = stored(images(20))
     before = batch.clone()
-    normalise = Normalisation(spec, CPU)
     first, again, other = (
-        augment(batch, spec, normalise, torch.Generator().manual_seed(seed)) for seed in (1, 1, 2)
+        augment(batch, spec, torch.Generator().manual_seed(seed)) for seed in (1, 1, 2)
     )
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
@@ -112,6 +104,9 @@ def test_the_synthetic_set_is_only_normalised():
 
 
 def test_brightness_and_hue_per_image_are_torchvisions():
+    # Slow to import, so not by all who only collect this test.
+    from simulations.tasks.images.vision import transforms
+
     batch = images(20)
     batch[0] = 77  # grey has no hue
     factors = torch.linspace(0.95, 1.05, 20)

@@ -13,18 +13,17 @@ from simulations.tasks import DataError
 from simulations.tasks.cifar10 import CIFAR10
 from simulations.tasks.cifar100 import CIFAR100
 from simulations.tasks.cinic10 import CINIC10
-from simulations.tasks.images.vision import datasets
 from simulations.tasks.svhn import SVHN
 from tests.simulations.shared import shared_data
 from tests.simulations.tasks.changed import changed
 
 CIFAR10_FORMAT = {
-    "kind": datasets.CIFAR10,
+    "kind": "CIFAR10",
     "meta": ("batches.meta", "label_names"),
     "label_key": "labels",
 }
 CIFAR100_FORMAT = {
-    "kind": datasets.CIFAR100,
+    "kind": "CIFAR100",
     "meta": ("meta", "fine_label_names"),
     "label_key": "fine_labels",
 }
@@ -33,6 +32,13 @@ RNG = np.random.default_rng(0)
 
 def prepare(task, data_dir, source=None):
     return task.prepare(data_dir, source=source)
+
+
+def torchvision_datasets():
+    """Import what is slow to import, so not by all who only collect these tests."""
+    from simulations.tasks.images.vision import datasets
+
+    return datasets
 
 
 def pixels(n):
@@ -45,6 +51,7 @@ def digest(path):
 
 def write_cifar(folder, batches, monkeypatch, *, kind, meta, label_key):
     """Write CIFAR's pickles and tell torchvision their checksums, as it knows the real ones."""
+    kind = getattr(torchvision_datasets(), kind)
     folder.mkdir(parents=True)
     for name, (images, labels) in batches.items():
         rows = images.transpose(0, 3, 1, 2).reshape(len(images), 3072)
@@ -112,13 +119,14 @@ def test_cifar100_has_fine_labels(tmp_path, monkeypatch):
 def write_svhn(source, parts, monkeypatch):
     """Write SVHN's MATLAB files and tell torchvision their checksums."""
     source.mkdir()
+    kind = torchvision_datasets().SVHN
     splits = {}
     for part, (images, labels) in parts.items():
         path = source / f"{part}_32x32.mat"
         tens = np.where(labels == 0, 10, labels).astype(np.uint8)[:, None]
         savemat(path, {"X": images.transpose(1, 2, 3, 0), "y": tens})
-        splits[part] = [datasets.SVHN.split_list[part][0], path.name, digest(path)]
-    monkeypatch.setattr(datasets.SVHN, "split_list", splits)
+        splits[part] = [kind.split_list[part][0], path.name, digest(path)]
+    monkeypatch.setattr(kind, "split_list", splits)
 
 
 def test_svhn_calls_the_digit_zero_ten(tmp_path, monkeypatch):

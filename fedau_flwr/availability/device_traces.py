@@ -1,0 +1,219 @@
+"""Files in which others have recorded when real devices are there.
+
+All of them are in seconds. Errors are one sentence that names the file, the device and the value.
+
+- on/off events: a ``.csv`` file under the heading ``client,time,state``, state ``on`` or ``off``;
+  a client is off before its first event, and everything repeats after the last of all.
+- FedScale's ``client_behave_trace``: a pickle of ``{id: {"active": […], "inactive": […],
+  "finish_time": …}}``, each device repeating after its own ``finish_time``.
+- FLASH's ``state_traces.json``: ``{id: {"messages": …}}``, lines of time, tab and state.
+  A device is there while its screen is locked, it charges and has WiFi; each repeats after its own
+  last line.
+"""
+
+import json
+import math
+import pickle
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from .timeline import Timeline
+
+Stretch = tuple[float, float]
+Device = tuple[float, float, list[Stretch]]
+"""Begin of its recording, length of it, and when it is there, relative to the begin."""
+
+_EVENTS = ["client", "time", "state"]
+_LOCKED, _CHARGING, _WIFI = "locked", "charging", "WiFi"
+_STATES = {
+    "screen_lock": (_LOCKED, True),
+    "screen_unlock": (_LOCKED, False),
+    "battery_charged_on": (_CHARGING, True),
+    "battery_charged_off": (_CHARGING, False),
+    "wifi": (_WIFI, True),
+    **dict.fromkeys(("unknown", "2g", "3g", "4g", "5g"), (_WIFI, False)),
+}
+_NEUTRAL = {"screen_on", "screen_off", "battery_low", "battery_okay"}
+
+
+def read_events(path: Path, *, round_seconds: float, clients: int | None = None) -> Timeline:
+    """Return the process of a list of on/off events; clients that it does not name never come."""
+    lines = _text(path).splitlines()
+    rows = [(n, [v.strip() for v in line.split(",")]) for n, line in enumerate(lines, 1)]
+    rows = [(number, values) for number, values in rows if values != [""]]
+    if not rows or rows[0][1] != _EVENTS:
+        raise ValueError(f"{path} does not begin with the line {','.join(_EVENTS)!r}.")
+    changes: dict[int, list[tuple[float, bool]]] = {}
+    for number, values in rows[1:]:
+        if len(values) != 3 or not values[0].isdecimal() or values[2] not in ("on", "off"):
+            rule = "it must be a client's number, seconds, and on or off"
+            raise ValueError(f"{path}, line {number} is {','.join(values)[:60]!r}: {rule}.")
+        when = _seconds(values[1], f"{path}, line {number}")
+        changes.setdefault(int(values[0]), []).append((when, values[2] == "on"))
+    period = max((when for some in changes.values() for when, _ in some), default=0.0)
+    if period <= 0:
+        raise ValueError(f"{path} holds no events after second 0.")
+    known = max(changes) + 1
+    if clients is not None and known > clients:
+        raise ValueError(
+            f"{path} names client {known - 1}, but must name the clients below {clients}."
+        )
+    devices = [(0.0, period, _stretches(sorted(changes.get(n, [])), period)) for n in range(known)]
+    return _timeline(devices, round_seconds=round_seconds, clients=clients)
+
+
+def read_fedscale(
+    path: Path, *, round_seconds: float, clients: int | None = None, seed: int = 0
+) -> Timeline:
+    """Return the process of FedScale's trace; a seed draws which client has which device."""
+    try:
+        with path.open("rb") as file:
+            content = _PlainUnpickler(file).load()
+    except OSError:
+        raise
+    except Exception as error:  # a file of a stranger can fail in every way
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise ValueError(
+            f"{path} is no pickle of plain containers and numbers: {reason}."
+        ) from None
+    devices = [_of_fedscale(path, name, entry) for name, entry in _entries(path, content)]
+    return _timeline(devices, round_seconds=round_seconds, clients=clients, seed=seed)
+
+
+def read_flash(
+    path: Path, *, round_seconds: float, clients: int | None = None, seed: int = 0
+) -> Timeline:
+    """Return the process of FLASH's trace; a seed draws which client has which device."""
+    try:
+        content = json.loads(_text(path))
+    except ValueError as error:
+        raise ValueError(f"{path} is not a JSON file: {error}.") from None
+    devices = [_of_flash(path, name, entry) for name, entry in _entries(path, content)]
+    first = min(begin for begin, _, _ in devices)
+    # Devices keep their time of day: all are on the clock of the first line.
+    devices = [(begin - first, length, some) for begin, length, some in devices]
+    return _timeline(devices, round_seconds=round_seconds, clients=clients, seed=seed)
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    """Makes containers, numbers and texts, and calls nothing."""
+
+    def find_class(self, module: str, name: str) -> NoReturn:
+        """Refuse every class and function."""
+        raise pickle.UnpicklingError(f"it asks for {module}.{name}")
+
+
+def _entries(path: Path, content: Any) -> list[tuple[Any, Mapping[str, Any]]]:
+    if not isinstance(content, dict) or not content:
+        raise ValueError(f"{path} holds no devices: it must hold a dictionary of them.")
+    for name, entry in content.items():
+        if not isinstance(entry, dict):
+            raise ValueError(
+                f"{path}, device {name!r} is {str(entry)[:40]!r}: it must be a dictionary."
+            )
+    return list(content.items())
+
+
+def _of_fedscale(path: Path, name: Any, entry: Mapping[str, Any]) -> Device:
+    where = f"{path}, device {name!r}"
+    length = _seconds(entry.get("finish_time"), f"{where}, finish_time")
+    lists = {}
+    for key in ("active", "inactive"):
+        values = entry.get(key)
+        if not isinstance(values, list | tuple):
+            raise ValueError(f"{where}: {key} is {values!r}, but must be a list of seconds.")
+        lists[key] = [_seconds(value, f"{where}, {key}") for value in values]
+    on, off = lists["active"], lists["inactive"]
+    if length <= 0 or len(on) != len(off) or any(a > b for a, b in zip(on, off, strict=True)):
+        rule = "active and inactive must alternate, within a finish_time above 0"
+        raise ValueError(f"{where}: {len(on)} times active and {len(off)} inactive; {rule}.")
+    return (
+        0.0,
+        length,
+        _merged((min(a, length), min(b, length)) for a, b in zip(on, off, strict=True)),
+    )
+
+
+def _of_flash(path: Path, name: Any, entry: Mapping[str, Any]) -> Device:
+    where, messages = f"{path}, device {name!r}", entry.get("messages")
+    if not isinstance(messages, str):
+        raise ValueError(f"{where}: messages is {messages!r}, but must be a text.")
+    state = dict.fromkeys((_LOCKED, _CHARGING, _WIFI), False)
+    changes: list[tuple[float, bool]] = []
+    for line in messages.splitlines():
+        if not line.strip():
+            continue
+        when, _, word = (part.strip() for part in line.partition("\t"))
+        word = word.lower()
+        try:
+            second = datetime.strptime(when, "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC).timestamp()
+        except ValueError:
+            rule = "it must be a time like 2020-01-28 09:30:00, a tab and a state"
+            raise ValueError(f"{where} has the line {line[:60]!r}: {rule}.") from None
+        if word in _STATES:
+            what, value = _STATES[word]
+            state[what] = value
+        elif word not in _NEUTRAL and not word.endswith("%"):
+            rule = f"it must be one of {', '.join([*_STATES, *sorted(_NEUTRAL)])} or a percentage"
+            raise ValueError(f"{where} has the state {word[:40]!r}: {rule}.")
+        changes.append((second, all(state.values())))
+    begin, end = min(changes, default=(0.0, False))[0], max(changes, default=(0.0, False))[0]
+    changes = [(second - begin, on) for second, on in changes]
+    changes.sort(key=lambda change: change[0])  # states of the same second stay in their order
+    # A device with a single line has nothing to repeat: it is never there.
+    length = end - begin or 1.0
+    return begin, length, _stretches(changes, length)
+
+
+def _stretches(changes: Iterable[tuple[float, bool]], end: float) -> list[Stretch]:
+    """Return the stretches that changes between on and off make; the last one ends at the end."""
+    found, since = [], None
+    for when, on in changes:
+        if on and since is None:
+            since = when
+        elif not on and since is not None:
+            found.append((since, when))
+            since = None
+    return _merged([*found, *([] if since is None else [(since, end)])])
+
+
+def _merged(stretches: Iterable[Stretch]) -> list[Stretch]:
+    """Return stretches in their order, those that overlap or touch as one, empty ones left out."""
+    merged: list[Stretch] = []
+    for start, end in sorted(stretches):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        elif start < end:
+            merged.append((start, end))
+    return merged
+
+
+def _timeline(devices: list[Device], **options: Any) -> Timeline:
+    begins, lengths, stretches = zip(*devices, strict=True)
+    return Timeline(
+        [np.array(some, np.float64).reshape(-1, 2) for some in stretches],
+        np.array(lengths),
+        starts=np.array(begins),
+        **options,
+    )
+
+
+def _seconds(value: object, where: str) -> float:
+    try:
+        seconds = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        seconds = math.nan
+    if isinstance(value, bool) or not 0 <= seconds < math.inf:
+        raise ValueError(f"{where} is {str(value)[:40]!r}, but must be a number of seconds.")
+    return seconds
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not a text file: no UTF-8 at byte {error.start}.") from None

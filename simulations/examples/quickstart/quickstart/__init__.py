@@ -1,0 +1,1 @@
+"""Ten clients with ten wishes: what FedAU does when some come rarely."""

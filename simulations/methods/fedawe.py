@@ -1,0 +1,44 @@
+"""FedAWE: clients with models of their own, whose updates count for the rounds that they missed."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from flwr.app import ArrayRecord
+from flwr.serverapp.strategy import Strategy
+
+from fedau_flwr import FedAWE
+from fedau_flwr.wire.records import decode_all, encode
+from simulations.methods.base import TEAL, Method, steps
+from simulations.registry import check
+
+
+@dataclass(frozen=True)
+class FedAWEMethod(Method):
+    """Clients' own models; clip=0 is none (the authors have 0.5), mean evaluates all models'."""
+
+    clip: float = 0.0
+    mean: bool = False
+
+    name = "fedawe"
+    place = 10
+    style = TEAL
+    # Its paper's for three image tasks, in its own setting, where clients come more often.
+    step_sizes = steps(svhn=(0.1, 1), cifar10=(0.1, 1), cifar100=(0.0316, 1),
+                       cinic10=(0.1, 1), synthetic=(0.01, 1))  # fmt: skip
+
+    def __post_init__(self) -> None:
+        check("clip of method fedawe", self.clip, self.clip >= 0, "0 or more")
+
+    def strategy(self, **options: Any) -> FedAWE:
+        """Return the server's half, which delivers the model after a round."""
+        return FedAWE(clip_norm=self.clip or None, track_mean=self.mean, **options)
+
+    def evaluated(self, strategy: Strategy, arrays: ArrayRecord) -> ArrayRecord:
+        """Return the mean of all clients' models, if that is asked for, as the paper has it."""
+        if not (self.mean and isinstance(strategy, FedAWE) and strategy.mean_model):
+            return arrays
+        model = decode_all(arrays)
+        mean = {
+            name: value.astype(model[name].dtype) for name, value in strategy.mean_model.items()
+        }
+        return encode({**model, **mean})

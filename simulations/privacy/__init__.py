@@ -1,0 +1,8 @@
+"""What keeps a run's sums private, one way per class; `PRIVACY` finds them by name."""
+
+from simulations.privacy.base import Privacy
+from simulations.registry import Registry
+
+PRIVACY: Registry[Privacy] = Registry("privacy", Privacy, __name__, "fedau.privacy")
+
+__all__ = ["PRIVACY", "Privacy"]

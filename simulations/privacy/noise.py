@@ -1,0 +1,81 @@
+"""Gaussian noise for a guarantee over a whole run: independent, or correlated over rounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedau_flwr import GaussianPrivacy, MatrixPrivacy, PrivacyBudget
+from fedau_flwr.privacy.gdp import noise_multiplier, participations
+from simulations.privacy.base import Privacy
+from simulations.registry import check
+
+
+@dataclass(frozen=True)
+class Noise(Privacy):
+    """What both kinds of noise have in common."""
+
+    epsilon: float = 8.0
+    delta: float = 1e-5
+    norm: float = 1.0
+    separation: int = 1
+    participations: int = 0
+
+    def __post_init__(self) -> None:
+        key = f"of privacy {self.name}"
+        for name in ("epsilon", "norm"):
+            value = getattr(self, name)
+            check(f"{name} {key}", value, value > 0, "above 0")
+        check(f"delta {key}", self.delta, 0 < self.delta < 1, "strictly between 0 and 1")
+        check(f"separation {key}", self.separation, self.separation >= 1, "at least 1")
+        limit = self.participations
+        check(f"participations {key}", limit, limit >= 0, "at least 1, or 0 for no limit")
+
+
+@dataclass(frozen=True)
+class IndependentNoise(Noise):
+    """Fresh noise in each round (GaussianPrivacy), as much as the guarantee takes."""
+
+    name = "gaussian"
+    place = 2
+
+    def settings(self, rounds: int, directory: Path | None) -> GaussianPrivacy:
+        """Return the noise for so many rounds, and a budget that remembers across a crash."""
+        budget = PrivacyBudget(
+            self.epsilon,
+            self.delta,
+            journal=directory / "spent.txt" if directory else None,
+            separation=self.separation,
+            participations=self.apart.limit,
+        )
+        releases = participations(rounds, self.separation, self.apart.limit)
+        multiplier = noise_multiplier(self.epsilon, self.delta, releases)
+        return GaussianPrivacy(self.norm, multiplier, budget=budget)
+
+
+@dataclass(frozen=True)
+class CorrelatedNoise(Noise):
+    """Noise of which later rounds take back some of the earlier (MatrixPrivacy); bands 0: auto."""
+
+    bands: int = 0
+
+    name = "matrix"
+    place = 3
+    on_secure_sums = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check("bands of privacy matrix", self.bands, self.bands >= 0, "at least 1, or 0 for auto")
+
+    def settings(self, rounds: int, directory: Path | None) -> MatrixPrivacy:
+        """Return the noise for so many rounds, with its releases in the run's directory."""
+        return MatrixPrivacy(
+            norm=self.norm,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            rounds=rounds,
+            separation=self.separation,
+            participations=self.apart.limit,
+            bands=self.bands or "auto",
+            releases=directory / "releases" if directory else None,
+        )
