@@ -12,7 +12,8 @@ import numpy as np
 from simulations.config import RunConfig
 from simulations.tasks.arrays import PARTS, staged
 from simulations.tasks.cifar10 import CIFAR10
-from simulations.tasks.images.task import IMAGE_SHAPE
+from simulations.tasks.images.task import IMAGE_SHAPE, part_files
+from simulations.tasks.synthetic import Synthetic
 
 WARM_UP = 2
 """Rounds that are not counted: workers open their data in the first, caches fill in the second."""
@@ -45,7 +46,10 @@ class BenchSettings:
     def at(self, clients: int, expected: float | None = None) -> RunConfig:
         """Return the run of row 5 with so many clients, of which as many are expected to come."""
         mean = (expected or self.expected) / clients
-        return replace(self.scale, clients=clients, mean_participation=mean)
+        few = self.scale
+        enough = clients <= few.task.count("train")
+        data = few.dataset if enough else blank_images(clients, Path(few.data_dir), few.seed)
+        return replace(few, clients=clients, mean_participation=mean, dataset=data)
 
 
 def full(data: Path, scratch: Path) -> BenchSettings:
@@ -69,6 +73,23 @@ def full(data: Path, scratch: Path) -> BenchSettings:
     )
 
 
+def blank_images(count: int, data: Path, seed: int) -> str:
+    """Write so many images without anything on them, which take up no space, as a synthetic set.
+
+    Returns its name. A round takes as long on them, and so does everything before it.
+    """
+    task, rng = Synthetic(train=count, test=1_000), np.random.default_rng(seed)
+    folder = task.folder(data, seed=seed)
+    if not folder.exists():
+        with staged(folder) as staging:
+            for part in PARTS:
+                images, labels = part_files(staging, part)
+                shape = (task.count(part), *IMAGE_SHAPE)
+                np.lib.format.open_memmap(images, "w+", np.uint8, shape).flush()
+                np.save(labels, rng.permutation(shape[0]) % task.num_classes)
+    return f"synthetic:train={count}:test=1000"
+
+
 def quick(data: Path) -> BenchSettings:
     """Return the smallest sizes that produce every row."""
     config = RunConfig(
@@ -89,7 +110,7 @@ def quick(data: Path) -> BenchSettings:
         "weights": 1_000,
         "workers": 2,
     }
-    sizes |= {"many": 60, "most": 90, "crowd": 6, "repetitions": 1}
+    sizes |= {"many": 60, "most": 90, "crowd": 6, "repetitions": 1, "secure_cohorts": (4, 6)}
     return BenchSettings(config, scale, config, **sizes)
 
 
