@@ -349,8 +349,16 @@ def test_no_supernode_is_on_the_network_of_the_control_api() -> None:
 
 def test_images_can_be_pinned_by_digest() -> None:
     digest = f"@sha256:{64 * '0'}"
-    names = ["SUPERLINK_DIGEST", "SUPERNODE_DIGEST", "NGINX_DIGEST", "SUPEREXEC_DIGEST"]
-    variables = {**VARIABLES, **dict.fromkeys(names, digest)}
+    images = (
+        "SUPERLINK",
+        "SUPERNODE",
+        "NGINX",
+        "SUPEREXEC",
+        "NODE_EXPORTER",
+        "PROMETHEUS",
+        "GRAFANA",
+    )
+    variables = {**VARIABLES, **{f"{image}_DIGEST": digest for image in images}}
     for files in STACKS:
         for service in load_stack(files, variables)["services"].values():
             built = service.get("build", {}).get("args", {}).get("SUPEREXEC_DIGEST", "")
