@@ -79,7 +79,8 @@ def start_rows(settings: BenchSettings, scratch: Path, say: Say) -> list[Row]:
         config = replace(settings.config, num_server_rounds=2, run_dir=str(run.path))
         words = [f"--{key}={value}" for key, value in options(config, settings).items()]
         began = time.time()
-        command = [sys.executable, "-m", "fedau_flwr.cli", "run", *words]
+        program = "from fedau_flwr.cli import main; main()"
+        command = [sys.executable, "-c", program, "run", *words]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
             while not (run.states / "states.bin").exists() and process.poll() is None:
                 time.sleep(0.02)
