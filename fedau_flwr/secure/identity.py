@@ -72,6 +72,10 @@ class Identity:
                 file.flush()
                 os.fsync(file.fileno())
         except FileExistsError:
+            if not directory.is_dir():
+                raise IdentityError(
+                    f"DIRECTORY is {str(directory)!r}, but must be a directory."
+                ) from None
             raise IdentityError(f"{path} exists already, and a key is never overwritten.") from None
         except OSError as error:
             raise IdentityError(f"{path} cannot be written: {error.strerror}.") from None

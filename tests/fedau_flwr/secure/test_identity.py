@@ -54,6 +54,11 @@ def test_a_key_is_private_and_never_overwritten(tmp_path):
     again = fedau("keys", "new", tmp_path / "state")
     assert again.exit_code == 2
     assert "never overwritten" in again.output
+    beside = fedau("keys", "new", path, "--name", "a")
+    assert beside.exit_code == 2
+    assert f"DIRECTORY is {str(path)!r}, but must be a directory." in " ".join(
+        beside.output.split()
+    )
     assert path.read_bytes() == before
     # A link that somebody put there is not followed either.
     (tmp_path / "trap").mkdir()
