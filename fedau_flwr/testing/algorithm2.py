@@ -9,6 +9,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+State = tuple[int, int, float]
+"""`M`, `S` and `ω` of Algorithm 2."""
+
+INITIAL: State = (0, 0, 1.0)
+
+
+def advanced(
+    before: State, took_part: bool, cutoff: int | None = None, smoothing: float | None = None
+) -> State:
+    """Return `M`, `S` and `ω` after one more round."""
+    m, s, w = before
+    s += 1
+    if not (took_part or s == cutoff):
+        return m, s, w
+    if m == 0:
+        w = float(s)
+    elif smoothing is None:
+        w = (m * w + s) / (m + 1)
+    else:
+        w = (1 - smoothing) * w + smoothing * s
+    return m + 1, 0, w
+
 
 def weights(
     participation: Sequence[bool], cutoff: int | None = None, smoothing: float | None = None
@@ -17,21 +39,10 @@ def weights(
 
     The weight of round `t` depends on `participation[:t]` alone.
     """
-    m, s, w = 0, 0, 1.0
-    found = [w]
+    states = [INITIAL]
     for took_part in participation:
-        s += 1
-        if took_part or s == cutoff:
-            if m == 0:
-                w = float(s)
-            elif smoothing is None:
-                w = (m * w + s) / (m + 1)
-            else:
-                w = (1 - smoothing) * w + smoothing * s
-            m += 1
-            s = 0
-        found.append(w)
-    return found
+        states.append(advanced(states[-1], took_part, cutoff, smoothing))
+    return [weight for _, _, weight in states]
 
 
 def frequency_weights(participation: Sequence[bool]) -> list[float]:
@@ -64,25 +75,12 @@ def group_weights(counted: Sequence[int], size: int, cutoff: int | None = None) 
 
 
 def after_gap(
-    before: tuple[int, int, float],
-    gap: int,
-    cutoff: int | None = None,
-    smoothing: float | None = None,
-) -> tuple[int, int, float]:
+    before: State, gap: int, cutoff: int | None = None, smoothing: float | None = None
+) -> State:
     """Return `M`, `S` and `ω` after `gap` rounds without participation, one round at a time."""
-    m, s, w = before
     for _ in range(gap):
-        s += 1
-        if s == cutoff:
-            if m == 0:
-                w = float(s)
-            elif smoothing is None:
-                w = (m * w + s) / (m + 1)
-            else:
-                w = (1 - smoothing) * w + smoothing * s
-            m += 1
-            s = 0
-    return m, s, w
+        before = advanced(before, False, cutoff, smoothing)
+    return before
 
 
 class Client:

@@ -1,5 +1,6 @@
 import math
 import time
+from functools import reduce
 
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedau_flwr import FedAUWeighting, InverseProbabilityWeighting, UnitWeighting, WeightState
+from fedau_flwr.testing.algorithm2 import INITIAL, advanced
 from fedau_flwr.weight_state import StateError, WeightStates
 
 cutoffs = st.one_of(st.none(), st.integers(1, 12))
@@ -15,20 +17,7 @@ smoothings = st.one_of(st.none(), st.floats(0.01, 1.0))
 
 
 def algorithm_2(history, cutoff, smoothing=None):
-    """SPEC section 2, literally."""
-    m, s, w = 0, 0, 1.0
-    for participated in history:
-        s += 1
-        if participated or s == cutoff:
-            if m == 0:
-                w = float(s)
-            elif smoothing is None:
-                w = (m * w + s) / (m + 1)
-            else:
-                w = (1 - smoothing) * w + smoothing * s
-            m += 1
-            s = 0
-    return m, s, w
+    return reduce(lambda state, came: advanced(state, came, cutoff, smoothing), history, INITIAL)
 
 
 def assert_equals(state, expected):

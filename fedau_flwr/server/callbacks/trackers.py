@@ -10,6 +10,7 @@ import csv
 import math
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
@@ -172,15 +173,15 @@ class MLflowWriter:
         self.client.set_terminated(self.run, ended)
 
 
-class _Tracking(Callback):
+class _Tracking(Callback, ABC):
     """Puts every round's participation and metrics into a writer, opened when the loop begins."""
 
     def __init__(self) -> None:
         self._writer: Writer | None = None
 
+    @abstractmethod
     def open(self, loop: RoundLoop) -> Writer:
         """Return the tracker's side."""
-        raise NotImplementedError
 
     def on_start(self, loop: RoundLoop) -> None:
         """Open the tracker."""
