@@ -1,5 +1,6 @@
 """What the commands of the suite have in common: errors as sentences, and how lists are read."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -85,6 +86,17 @@ def seed_list(text: str) -> list[int]:
     if not seeds:
         raise ConfigError(f"seeds is {text!r}, but must name at least one.")
     return list(dict.fromkeys(seeds))
+
+
+def step_list(option: str, text: str) -> list[float]:
+    """Return the step sizes of a text like 0.01,0.1, ascending."""
+    try:
+        steps = sorted({float(part) for part in text.split(",")})
+    except ValueError:
+        steps = []
+    if not steps or not all(0 < step < math.inf for step in steps):
+        raise ConfigError(f"{option} is {text!r}, but must be positive numbers, as in 0.01,0.1.")
+    return steps
 
 
 def distinct(configs: Iterable[RunConfig]) -> list[RunConfig]:

@@ -1,5 +1,6 @@
 """The commands that make results: study, search, table, plot, export, pattern, …."""
 
+from collections.abc import Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -7,14 +8,22 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from simulations.cli.invocation import Command, add_commands, end, method_list, seed_list, sentences
+from simulations.cli.invocation import (
+    Command,
+    add_commands,
+    end,
+    method_list,
+    seed_list,
+    sentences,
+    step_list,
+)
 from simulations.cli.options import ALL_METHODS, MakeResources, Seeds, Values, run_options
 from simulations.config import ConfigError, RunConfig
 from simulations.launch.runner import Resources, stopped
 from simulations.methods import METHODS
 from simulations.report import results
 from simulations.report.runs import find_runs
-from simulations.report.search import Search
+from simulations.report.search import GLOBAL_GRID, LOCAL_GRID, Search
 from simulations.report.studies import STUDIES, study_configs
 from simulations.report.studies import study as study_of
 from simulations.runs.estimate import duration, estimated_seconds
@@ -33,6 +42,10 @@ EachSeed = Annotated[
     bool,
     typer.Option("--each-seed", help="The accuracy of each seed, instead of mean and deviation."),
 ]
+
+
+def _listed(grid: Sequence[float]) -> str:
+    return ",".join(f"{value:g}" for value in grid)
 
 
 def table(
@@ -229,15 +242,18 @@ def search(
     out: Annotated[
         Path | None, typer.Option(help="Directory of the runs; ./runs/search-DATASET by default.")
     ] = None,
+    local_grid: Annotated[str, typer.Option(help="Values of γ.")] = _listed(LOCAL_GRID),
+    global_grid: Annotated[str, typer.Option(help="Values of η.")] = _listed(GLOBAL_GRID),
 ) -> None:
     """Search for step sizes as the paper did, and print the table of losses with the choices.
 
-    First γ in 0.01 … 0.316 with η = 1, then η in 1 … 31.6 at the best γ, by the training loss after
-    round 500, or as many as --rounds says. A loss that is no number counts as infinite.
+    First γ with the smallest η, then η at the best γ, by the training loss after round 500, or as
+    many as --rounds says. A loss that is no number counts as infinite.
     """
     console = Console()
     parent = _resolved(out or Path("runs") / f"search-{RunConfig(**values).task.slug}")
-    plan = Search(method_list(methods), values, seed_list(seeds), parent)
+    grids = step_list("local-grid", local_grid), step_list("global-grid", global_grid)
+    plan = Search(method_list(methods), values, seed_list(seeds), parent, grids=grids)
     outcomes: list[dict[str, Any]] = []
 
     def run_all(configs: list[RunConfig]) -> bool:

@@ -1,4 +1,4 @@
-"""The paper's grid search for step sizes: γ with η = 1 first, then η at the best γ."""
+"""The paper's grid search for step sizes: γ with the first η, then η at the best γ."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +21,9 @@ ROUNDS = 500
 LOCAL_GRID = (0.01, 0.0178, 0.0316, 0.0562, 0.1, 0.178, 0.316)
 GLOBAL_GRID = (1.0, 1.78, 3.16, 5.62, 10.0, 17.8, 31.6)
 """Powers of ten in steps of a quarter, rounded as in the paper's table."""
+
+Grids = tuple[Sequence[float], Sequence[float]]
+"""Those of γ and η, ascending; γ is searched for with the first η."""
 
 RunAll = Callable[[list[RunConfig]], bool]
 """Runs what is missing; False if it was interrupted."""
@@ -48,21 +51,28 @@ class Search:
     """
 
     def __init__(
-        self, methods: Sequence[str], values: Mapping[str, Any], seeds: Sequence[int], parent: Path
+        self,
+        methods: Sequence[str],
+        values: Mapping[str, Any],
+        seeds: Sequence[int],
+        parent: Path,
+        *,
+        grids: Grids = (LOCAL_GRID, GLOBAL_GRID),
     ) -> None:
         self._values = {"num_server_rounds": ROUNDS, **values}
         self._seeds = seeds
         self._parent = parent
+        self._local, self._global = grids
         self._found: dict[str, dict[tuple[float, float], Candidate]] = {m: {} for m in methods}
-        self.rounds = self._config(methods[0], LOCAL_GRID[0], 1.0, seeds[0]).rounds
+        self.rounds = self._config(methods[0], self._local[0], 1.0, seeds[0]).rounds
 
     def run(self, run_all: RunAll) -> bool:
         """Run both stages; returns False if it was interrupted."""
-        first = [(method, lr, 1.0) for method in self._found for lr in LOCAL_GRID]
+        first = [(method, lr, self._global[0]) for method in self._found for lr in self._local]
         if not self._run_stage(first, run_all):
             return False
         best = {method: self.choice(method) for method in self._found if _has_global_step(method)}
-        second = [(m, found.lr, eta) for m, found in best.items() if found for eta in GLOBAL_GRID]
+        second = [(m, found.lr, eta) for m, found in best.items() if found for eta in self._global]
         return not second or self._run_stage(second, run_all)
 
     def _run_stage(self, points: list[tuple[str, float, float]], run_all: RunAll) -> bool:
@@ -91,7 +101,7 @@ class Search:
             name = self._config(method, 1.0, 1.0, self._seeds[0]).algorithm.label
             for candidate in found.values():
                 eta = f"{candidate.server_lr:g}" if has_global_step else "none"
-                remark = _remark(candidate, has_global_step) if candidate is choice else ""
+                remark = self._remark(candidate, has_global_step) if candidate is choice else ""
                 loss: Cell = "no number"
                 if math.isfinite(candidate.loss):
                     loss = Spread.of(candidate.losses, scale=1.0, digits=4)
@@ -104,6 +114,11 @@ class Search:
         name = f"{run_name(config)}-lr-{lr:g}-server-lr-{server_lr:g}"
         return replace(config, run_dir=str(self._parent / name))
 
+    def _remark(self, choice: Candidate, has_global_step: bool) -> str:
+        at_edge = choice.lr in (self._local[0], self._local[-1])
+        at_edge |= has_global_step and choice.server_lr == self._global[-1]
+        return "chosen, at the edge of the grid" if at_edge else "chosen"
+
 
 def _has_global_step(method: str) -> bool:
     return METHODS.find(method_settings(method)["method"]).server_step
@@ -114,9 +129,3 @@ def _final_loss(path: Path) -> float:
     run = RunDirectory(path)
     loss = run.metrics()[-1]["train_loss"]
     return math.inf if loss is None or run.outcome()["status"] == "diverged" else float(loss)
-
-
-def _remark(choice: Candidate, has_global_step: bool) -> str:
-    at_edge = choice.lr in (LOCAL_GRID[0], LOCAL_GRID[-1])
-    at_edge |= has_global_step and choice.server_lr == GLOBAL_GRID[-1]
-    return "chosen, at the edge of the grid" if at_edge else "chosen"

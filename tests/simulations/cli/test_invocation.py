@@ -9,6 +9,7 @@ from simulations.cli.invocation import (
     run_name,
     seed_list,
     sentences,
+    step_list,
 )
 from simulations.config import ConfigError, RunConfig
 
@@ -59,3 +60,10 @@ def test_a_stopped_run_is_an_interruption():
     with pytest.raises(typer.Exit) as exit_:
         end([{"status": "finished"}, {"status": "stopped"}])
     assert exit_.value.exit_code == 130
+
+
+def test_step_sizes_are_read_in_ascending_order_and_must_be_positive():
+    assert step_list("local-grid", "0.1, 0.01,0.1") == [0.01, 0.1]
+    for text in ("", "0.1,x", "0", "-1", "inf", "nan"):
+        with pytest.raises(ConfigError, match=f"^local-grid is {text!r}, but must be positive"):
+            step_list("local-grid", text)

@@ -53,6 +53,14 @@ def test_both_stages_and_the_choice(tmp_path):
     ]
 
 
+def test_other_grids_begin_with_their_smallest_global_step(tmp_path):
+    search = Search(["fedau"], {}, [1], tmp_path, grids=([0.1, 0.2], [0.1, 1.0]))
+    made = []
+    assert search.run(runner(made))
+    assert [(c.lr, c.server_lr) for c in made] == [(0.1, 0.1), (0.2, 0.1), (0.1, 1.0)]
+    assert [row[4] for row in search.table().rows if row[4]] == ["chosen, at the edge of the grid"]
+
+
 def test_an_interrupted_search_goes_on_where_it_was(tmp_path):
     made = []
     assert not Search(["mifa"], {}, [1], tmp_path).run(runner(made, stop_after=9))
