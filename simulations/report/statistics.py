@@ -1,7 +1,5 @@
 """What a reviewer asks of means over seeds: paired differences, and the paper's beside ours."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
