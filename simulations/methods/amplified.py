@@ -32,7 +32,7 @@ class AmplifiedMethod(Method):
     name = "amplified"
     place = 12
     style = GREY
-    step_sizes = steps(synthetic=(0.01, 1))
+    step_sizes = steps(svhn=(0.1, 1), synthetic=(0.01, 1))
 
     def __post_init__(self) -> None:
         rule = f"one of {', '.join(INNER)}"

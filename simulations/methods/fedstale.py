@@ -18,7 +18,7 @@ class FedStaleMethod(Method):
     name = "fedstale"
     place = 9
     style = OLIVE
-    step_sizes = steps(svhn=(0.1, 1), cifar10=(0.1, 1), cifar100=(0.0562, 1.78),
+    step_sizes = steps(svhn=(0.1, 1.78), cifar10=(0.1, 1), cifar100=(0.0562, 1.78),
                        cinic10=(0.1, 1), synthetic=(0.316, 1))  # fmt: skip
 
     def __post_init__(self) -> None:

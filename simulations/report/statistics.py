@@ -81,8 +81,8 @@ def against_paper(runs: Sequence[Run]) -> Table | None:
     for setting in sorted(whole, key=Setting.order):
         numbers: list[Cell] = []
         for cell in whole[setting]:
-            errors = "" if cell.errors is None else f" ({cell.errors:+.1f} SE)"
-            numbers += [cell.ours, cell.theirs, f"{cell.difference:+.1f}{errors}"]
+            errors = "" if cell.errors is None else f" ({cell.errors:+z.1f} SE)"
+            numbers += [cell.ours, cell.theirs, f"{cell.difference:+z.1f}{errors}"]
         if not numbers and (paper := published(setting)) is not None:
             numbers = [c for part in PARTS for c in ("not run", _published(paper, part), "")]
         seeds = ", ".join(str(seed) for cell in whole[setting][:1] for seed in cell.seeds)
