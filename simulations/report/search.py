@@ -116,8 +116,9 @@ class Search:
         return replace(config, run_dir=str(self._parent / name))
 
     def _remark(self, choice: Candidate, has_global_step: bool) -> str:
-        at_edge = choice.lr in (self._local[0], self._local[-1])
-        at_edge |= has_global_step and choice.server_lr == self._global[-1]
+        at_edge = len(self._local) > 1 and choice.lr in (self._local[0], self._local[-1])
+        searched = has_global_step and len(self._global) > 1
+        at_edge |= searched and choice.server_lr == self._global[-1]
         return "chosen, at the edge of the grid" if at_edge else "chosen"
 
 

@@ -95,6 +95,9 @@ def test_a_choice_at_the_edge_says_so_and_there_may_be_none(tmp_path):
     search = Search(["fedau"], {}, [1], tmp_path / "edge")
     assert search.run(runner([], loss=lambda c: 1 / c.global_lr))
     assert [row[4] for row in search.table().rows if row[4]] == ["chosen, at the edge of the grid"]
+    fixed = Search(["fedau"], {}, [1], tmp_path / "fixed", grids=([0.1], [1.0]))
+    assert fixed.run(runner([]))
+    assert [row[4] for row in fixed.table().rows] == ["chosen"]
     broken = Search(["fedau"], {}, [1], tmp_path / "broken")
     assert broken.run(runner([], loss=lambda c: math.nan))
     assert broken.choice("fedau") is None
