@@ -4,8 +4,6 @@ A name is looked up when it is first used, so that a Flower that has moved one o
 needs it and nothing else.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from importlib import import_module
 from importlib.metadata import version

@@ -1,7 +1,5 @@
 """Who calls: for what Flower puts around an object of ours without telling it."""
 
-from __future__ import annotations
-
 import inspect
 from typing import TypeVar
 

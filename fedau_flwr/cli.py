@@ -4,8 +4,6 @@ What an operator needs beside a running federation is here; everything else belo
 simulation suite, which is used from a clone and no part of the installed package.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import sys

@@ -5,8 +5,6 @@ The clients are the same as ever, `FedAUMixin` or `FedAUMod` around a `NumPyClie
 in place of every single reply, and the sum of these is the sum of the contributions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any

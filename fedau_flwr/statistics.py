@@ -12,8 +12,6 @@ two vectors of one length, of which the second is not negative, before an intege
 batches. The train message tells clients their positions.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase

@@ -53,8 +53,8 @@ _MOVED = {
 _GROUPS = r"(\s*[^\s:,]+:[1-9]\d*\s*(,|$))+"
 _RULES: Mapping[str, tuple[Callable[[Any], object], str]] = {
     "at least 1": (lambda v: v >= 1, "clients local_steps batch_size"),
-    "0 or more": (lambda v: v >= 0, "num_server_rounds seed lr server_lr evaluate_every "
-                  "checkpoint_every clients_per_node"),
+    "0 or more": (lambda v: v >= 0, "num_server_rounds seed lr server_lr lr_decay "
+                  "evaluate_every checkpoint_every clients_per_node"),
     "above 0": (lambda v: v > 0, "alpha_data alpha_participation round_deadline"),
     "in (0, 1]": (lambda v: 0 < v <= 1, "mean_participation"),
     "in [0, 1]": (lambda v: 0 <= v <= 1, "min_participation"),
@@ -97,19 +97,19 @@ class RunConfig:
     min_participation: float = _key(0.02, "Smallest participation probability, in [0, 1]; the "
                                     "paper has 0.02.")  # fmt: skip
     draw: str = _key("own", "Who holds which samples and how often each client comes, for a seed: "
-                     "our own draw, or that of the paper's authors' program, whose bernoulli, "
-                     "markov and cyclic paths come with it; fedawe is our own split with "
-                     "probabilities as in FedAWE's experiments, whatever the other "
-                     "participation keys say.")  # fmt: skip
+                     "our own draw, or that of the paper's authors' program, with its bernoulli, "
+                     "markov and cyclic paths; fedawe is our own split with the probabilities of "
+                     "FedAWE's experiments, whatever other keys say.")  # fmt: skip
     local_steps: int = _key(5, "Local SGD steps of a participant; the paper has 5.")
     batch_size: int = _key(16, "Mini-batch size; the paper has 16.")
     lr: float = _key(0.0, "Local step size; 0 is the paper's for this method and data set.")
     server_lr: float = _key(0.0, "Global step size; 0 is the paper's for this method and data set.")
+    lr_decay: float = _key(0.0, "What divides the local step size in round t = 0, 1, …: "
+                           "√(1 + t · lr-decay); FedAWE's paper has 0.1.")  # fmt: skip
     augmentation: str = _key("per-image", "Random crops and flips are drawn per-image or, as the "
                              "paper's authors did, per-batch.")  # fmt: skip
-    batches: str = _key("per-round", "A client shuffles its data anew per-round or, as in "
-                        "the paper's authors' program, goes on where its last turn ended: "
-                        "continued.")  # fmt: skip
+    batches: str = _key("per-round", "A client shuffles its data anew per-round, or goes on "
+                        "where its last turn ended (authors' program): continued.")  # fmt: skip
     reply_loss: float = _key(0.0, "Probability that a train reply never arrives, in [0, 1); the "
                              "paper has 0.")  # fmt: skip
     secure_sum: bool = _key(False, "Let the server see nothing but masked vectors and their sum; "
@@ -119,9 +119,8 @@ class RunConfig:
     privacy: str = _key("none", "Differential privacy of the sums: none, gaussian (fresh noise in "
                         "each round) or matrix (correlated over rounds), with parameters after "
                         "colons: matrix:epsilon=8:norm=1:separation=50.")  # fmt: skip
-    evaluate_every: int = _key(0, "Rounds between evaluations; 0 is a fiftieth of the rounds. Over "
-                               "the last 200 rounds it is 10 at most, as in the "
-                               "paper.")  # fmt: skip
+    evaluate_every: int = _key(0, "Rounds between evaluations, over the last 200 at most 10 as in "
+                               "the paper; 0 is a fiftieth of all.")  # fmt: skip
     checkpoint_every: int = _key(0, "Rounds between checkpoints; 0 is a twentieth of the rounds.")
     clients_per_node: int = _key(0, "Clients hosted by one SuperNode; 0, or auto on the command "
                                  "line, spreads them over the SuperNodes that there are, one per "
@@ -239,7 +238,7 @@ class RunConfig:
     @property
     def group_sizes(self) -> dict[str, int]:
         """The groups by name, with their sizes."""
-        pairs = [item.split(":") for item in self.groups.split(",") if item]
+        pairs = (item.split(":") for item in self.groups.split(",") if item)
         return {name.strip(): int(size) for name, size in pairs}
 
     @property
@@ -251,6 +250,10 @@ class RunConfig:
     def local_lr(self) -> float:
         """Local step size before any decay."""
         return self.lr or self.algorithm.steps_on(self.task).local
+
+    def local_lr_in(self, t: int) -> float:
+        """Return the local step size of round t = 0, 1, …."""
+        return self.local_lr * self.task.decay(t) / math.sqrt(1 + t * self.lr_decay)
 
     @property
     def global_lr(self) -> float:
@@ -266,7 +269,7 @@ class RunConfig:
     def evaluates(self, server_round: int) -> bool:
         """Return whether the model is evaluated after a round."""
         every = self.evaluate_every or max(1, self.rounds // 50)
-        if server_round > self.rounds - LAST_ROUNDS:
+        if every < self.rounds and server_round > self.rounds - LAST_ROUNDS:
             every = min(every, LAST_EVERY)
         return server_round % every == 0 or server_round == self.rounds
 
@@ -289,12 +292,9 @@ def _translated(values: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _check_type(key: str, value: object, default: object) -> None:
+def _check_type(key: str, value: Any, default: object) -> None:
     rules = {bool: "true or false", float: "a finite number", int: "an integer", str: "a text"}
     kind = type(default)
     check(key, value, kind is bool or not isinstance(value, bool), "no truth value")
-    if kind is float:
-        fine = isinstance(value, int | float) and math.isfinite(value)
-    else:
-        fine = isinstance(value, kind)
-    check(key, value, fine, rules[kind])
+    fine = isinstance(value, int | float if kind is float else kind)
+    check(key, value, fine and (kind is not float or math.isfinite(value)), rules[kind])

@@ -5,8 +5,9 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import check, check_count
 from .draws import Draws
-from .process import Process, as_probabilities, check, require_positive_integer
+from .process import Process, as_probabilities
 
 CyclicVariant = Literal["random-offset", "starts-inactive"]
 
@@ -34,11 +35,11 @@ class Cyclic(Process):
     ) -> None:
         probabilities = as_probabilities(p)
         super().__init__(probabilities.size)
-        self.period = require_positive_integer("period", period)
+        self.period = check_count("period", period)
         self.cycle: int | NDArray[np.int64] = self.period
         self.active_rounds = np.maximum(1, np.rint(self.period * probabilities)).astype(np.int64)
         known = get_args(CyclicVariant)
-        check("variant", variant, variant in known, f"it must be {' or '.join(map(repr, known))}")
+        check("variant", variant, variant in known, " or ".join(map(repr, known)))
         away = np.maximum(1, self.period - self.active_rounds)
         choices = away if variant == "starts-inactive" else self.period
         uniforms = Draws(seed, "cyclic").uniforms(0, self.clients)

@@ -21,7 +21,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from ..checks import check
 from .timeline import Timeline
+from .trace import read_rows, read_text
 
 Stretch = tuple[float, float]
 Device = tuple[float, float, list[Stretch]]
@@ -42,26 +44,22 @@ _NEUTRAL = {"screen_on", "screen_off", "battery_low", "battery_okay"}
 
 def read_events(path: Path, *, round_seconds: float, clients: int | None = None) -> Timeline:
     """Return the process of a list of on/off events; clients that it does not name never come."""
-    lines = _text(path).splitlines()
-    rows = [(n, [v.strip() for v in line.split(",")]) for n, line in enumerate(lines, 1)]
-    rows = [(number, values) for number, values in rows if values != [""]]
-    if not rows or rows[0][1] != _EVENTS:
+    rows = read_rows(path)
+    if next(rows, (0, []))[1] != _EVENTS:
         raise ValueError(f"{path} does not begin with the line {','.join(_EVENTS)!r}.")
     changes: dict[int, list[tuple[float, bool]]] = {}
-    for number, values in rows[1:]:
-        if len(values) != 3 or not values[0].isdecimal() or values[2] not in ("on", "off"):
-            rule = "it must be a client's number, seconds, and on or off"
-            raise ValueError(f"{path}, line {number} is {','.join(values)[:60]!r}: {rule}.")
-        when = _seconds(values[1], f"{path}, line {number}")
+    for number, values in rows:
+        where, line = f"{path}, line {number}", ",".join(values)[:60]
+        fine = len(values) == 3 and values[0].isdecimal() and values[2] in ("on", "off")
+        check(where, line, fine, "a client's number, seconds, and on or off")
+        when = _seconds(values[1], where)
         changes.setdefault(int(values[0]), []).append((when, values[2] == "on"))
     period = max((when for some in changes.values() for when, _ in some), default=0.0)
     if period <= 0:
         raise ValueError(f"{path} holds no events after second 0.")
     known = max(changes) + 1
-    if clients is not None and known > clients:
-        raise ValueError(
-            f"{path} names client {known - 1}, but must name the clients below {clients}."
-        )
+    within = clients is None or known <= clients
+    check(f"{path}: its last client", known - 1, within, f"below {clients}")
     devices = [(0.0, period, _stretches(sorted(changes.get(n, [])), period)) for n in range(known)]
     return _timeline(devices, round_seconds=round_seconds, clients=clients)
 
@@ -89,7 +87,7 @@ def read_flash(
 ) -> Timeline:
     """Return the process of FLASH's trace; a seed draws which client has which device."""
     try:
-        content = json.loads(_text(path))
+        content = json.loads(read_text(path))
     except ValueError as error:
         raise ValueError(f"{path} is not a JSON file: {error}.") from None
     devices = [_of_flash(path, name, entry) for name, entry in _entries(path, content)]
@@ -111,10 +109,8 @@ def _entries(path: Path, content: Any) -> list[tuple[Any, Mapping[str, Any]]]:
     if not isinstance(content, dict) or not content:
         raise ValueError(f"{path} holds no devices: it must hold a dictionary of them.")
     for name, entry in content.items():
-        if not isinstance(entry, dict):
-            raise ValueError(
-                f"{path}, device {name!r} is {str(entry)[:40]!r}: it must be a dictionary."
-            )
+        known = isinstance(entry, dict)
+        check(f"{path}, device {name!r}", str(entry)[:40], known, "a dictionary")
     return list(content.items())
 
 
@@ -123,43 +119,36 @@ def _of_fedscale(path: Path, name: Any, entry: Mapping[str, Any]) -> Device:
     length = _seconds(entry.get("finish_time"), f"{where}, finish_time")
     lists = {}
     for key in ("active", "inactive"):
-        values = entry.get(key)
-        if not isinstance(values, list | tuple):
-            raise ValueError(f"{where}: {key} is {values!r}, but must be a list of seconds.")
+        values: Any = entry.get(key)
+        check(f"{where}: {key}", values, isinstance(values, list | tuple), "a list of seconds")
         lists[key] = [_seconds(value, f"{where}, {key}") for value in values]
     on, off = lists["active"], lists["inactive"]
     if length <= 0 or len(on) != len(off) or any(a > b for a, b in zip(on, off, strict=True)):
         rule = "active and inactive must alternate, within a finish_time above 0"
         raise ValueError(f"{where}: {len(on)} times active and {len(off)} inactive; {rule}.")
-    return (
-        0.0,
-        length,
-        _merged((min(a, length), min(b, length)) for a, b in zip(on, off, strict=True)),
-    )
+    pairs = zip(on, off, strict=True)
+    return 0.0, length, _merged((min(a, length), min(b, length)) for a, b in pairs)
 
 
 def _of_flash(path: Path, name: Any, entry: Mapping[str, Any]) -> Device:
     where, messages = f"{path}, device {name!r}", entry.get("messages")
-    if not isinstance(messages, str):
-        raise ValueError(f"{where}: messages is {messages!r}, but must be a text.")
+    check(f"{where}: messages", messages, isinstance(messages, str), "a text")
     state = dict.fromkeys((_LOCKED, _CHARGING, _WIFI), False)
     changes: list[tuple[float, bool]] = []
-    for line in messages.splitlines():
-        if not line.strip():
-            continue
+    for line in filter(str.strip, str(messages).splitlines()):
         when, _, word = (part.strip() for part in line.partition("\t"))
         word = word.lower()
         try:
             second = datetime.strptime(when, "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC).timestamp()
         except ValueError:
-            rule = "it must be a time like 2020-01-28 09:30:00, a tab and a state"
-            raise ValueError(f"{where} has the line {line[:60]!r}: {rule}.") from None
+            rule = "a time like 2020-01-28 09:30:00, a tab and a state"
+            raise ValueError(f"{where}: a line is {line[:60]!r}, but must be {rule}.") from None
         if word in _STATES:
             what, value = _STATES[word]
             state[what] = value
         elif word not in _NEUTRAL and not word.endswith("%"):
-            rule = f"it must be one of {', '.join([*_STATES, *sorted(_NEUTRAL)])} or a percentage"
-            raise ValueError(f"{where} has the state {word[:40]!r}: {rule}.")
+            rule = f"one of {', '.join([*_STATES, *sorted(_NEUTRAL)])} or a percentage"
+            check(f"{where}: a state", word[:40], False, rule)
         changes.append((second, all(state.values())))
     begin, end = min(changes, default=(0.0, False))[0], max(changes, default=(0.0, False))[0]
     changes = [(second - begin, on) for second, on in changes]
@@ -207,13 +196,6 @@ def _seconds(value: object, where: str) -> float:
         seconds = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         seconds = math.nan
-    if isinstance(value, bool) or not 0 <= seconds < math.inf:
-        raise ValueError(f"{where} is {str(value)[:40]!r}, but must be a number of seconds.")
+    fine = not isinstance(value, bool) and 0 <= seconds < math.inf
+    check(where, str(value)[:40], fine, "a number of seconds")
     return seconds
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not a text file: no UTF-8 at byte {error.start}.") from None

@@ -5,7 +5,7 @@ import zlib
 import numpy as np
 from numpy.typing import NDArray
 
-from .process import check, is_integer
+from ..checks import check, is_integer
 
 
 class Draws:
@@ -24,7 +24,7 @@ class Draws:
     """
 
     def __init__(self, seed: int, stream: str) -> None:
-        check("seed", seed, is_integer(seed, 0), "it must be an integer of 0 or more")
+        check("seed", seed, is_integer(seed, 0), "an integer >= 0")
         self._sequence = np.random.SeedSequence([int(seed), zlib.crc32(stream.encode())])
         self._key = self._sequence.generate_state(2, np.uint64)
 

@@ -1,7 +1,5 @@
 """Which round it is, from the messages that pass by."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from flwr.app import Message, MessageType

@@ -11,12 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._log import log
 from ..calling import caller
+from ..checks import check, check_count
 from ..client.delivery import is_delivery
 from ..server.evaluation import EvaluatingStrategy
 from .draws import Draws
 from .followed import FollowedRound
 from .identity import IdentifiedGrid, Identities
-from .process import Process, check, is_integer
+from .process import Process
 
 EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
 
@@ -77,9 +78,7 @@ class AvailabilityGrid(IdentifiedGrid):
 
     def set_round(self, server_round: int) -> None:
         """Move to a round, counted from 1 as Flower does."""
-        fine = is_integer(server_round, 1)
-        check("server_round", server_round, fine, "Flower's rounds start at 1")
-        self._server_round = int(server_round)
+        self._server_round = check_count("server_round", server_round)
 
     def wait_for_clients(self, clients: int | None = None, *, timeout: float = 300.0) -> None:
         """Wait until so many clients, or all of the process, are connected and identified.
@@ -184,11 +183,7 @@ def _warn_of_waiting(strategy: FedAvg | None) -> None:
 
 def _as_loss(loss: ArrayLike, clients: int) -> NDArray[np.float64]:
     values = np.asarray(loss, dtype=np.float64)
-    if values.shape not in {(), (clients,)}:
-        raise ValueError(
-            f"loss has the shape {values.shape}: "
-            f"it must be one number, or one for each of {clients} clients."
-        )
-    fine = ((values >= 0) & (values <= 1)).all()
-    check("loss", loss, fine, "probabilities of loss are in [0, 1]")
+    fits = values.shape in {(), (clients,)}
+    check("loss", loss, fits, f"one number, or one for each of {clients} clients")
+    check("loss", loss, ((values >= 0) & (values <= 1)).all(), "in [0, 1]")
     return np.broadcast_to(values, (clients,))

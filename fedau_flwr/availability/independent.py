@@ -9,8 +9,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import check, check_count, check_positive
 from .draws import Draws
-from .process import Process, as_probabilities, check, require_positive_integer
+from .process import Process, as_probabilities
 
 _NEVER = np.iinfo(np.int64).max
 
@@ -83,10 +84,10 @@ class Sine(Independent):
         level: float = 1.0,
     ) -> None:
         super().__init__(p, seed)
-        check("level", level, 0 < level < np.inf, "it must be above 0")
-        check("amplitude", amplitude, 0 <= amplitude <= level, f"it must be in [0, {level:g}]")
+        check_positive("level", level)
+        check("amplitude", amplitude, 0 <= amplitude <= level, f"in [0, {level:g}]")
         self.amplitude = amplitude
-        self.period = require_positive_integer("period", period)
+        self.period = check_count("period", period)
         self.level = level
 
     def probability_at(self, t: int) -> NDArray[np.float64]:
@@ -112,7 +113,7 @@ class InterleavedSine(Sine):
         least: float = 0.1,
     ) -> None:
         super().__init__(p, seed, amplitude=amplitude, period=period, level=level)
-        check("least", least, 0 <= least <= 1, "it must be in [0, 1]")
+        check("least", least, 0 <= least <= 1, "in [0, 1]")
         self.least = least
 
     def probability_at(self, t: int) -> NDArray[np.float64]:
@@ -142,8 +143,8 @@ class Staircase(Independent):
         super().__init__(p, seed)
         self.levels = tuple(float(level) for level in levels)
         fine = self.levels and all(0 <= level < np.inf for level in self.levels)
-        check("levels", levels, fine, "it must hold finite numbers of 0 or more")
-        self.length = require_positive_integer("length", length)
+        check("levels", levels, fine, "finite numbers >= 0")
+        self.length = check_count("length", length)
 
     def probability_at(self, t: int) -> NDArray[np.float64]:
         """Return each client's probability to be there in round ``t``."""
@@ -170,7 +171,7 @@ class ArrivalDeparture(Independent):
 
     def __init__(self, p: ArrayLike, seed: int, *, rounds: int) -> None:
         super().__init__(p, seed)
-        self.rounds = require_positive_integer("rounds", rounds)
+        self.rounds = check_count("rounds", rounds)
         draws = Draws(seed, "arrival-departure")
         late, when, leaves, until = (draws.uniforms(kind, self.clients) for kind in range(4))
         arrival = np.where(late < 0.5, 0, 1 + np.floor(when * (self.rounds - 1)))

@@ -3,9 +3,10 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import check
 from .chain import Chain
 from .draws import Draws
-from .process import as_probabilities, check
+from .process import as_probabilities
 
 
 class Markov(Chain):
@@ -54,4 +55,4 @@ class Markov(Chain):
 
 def check_activation(value: float) -> None:
     """Raise ValueError unless an upper bound of P(off→on) is in (0, 1]."""
-    check("max_activation", value, 0 < value <= 1, "it must be in (0, 1]")
+    check("max_activation", value, 0 < value <= 1, "in (0, 1]")

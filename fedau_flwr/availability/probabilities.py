@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import check, check_positive
 from .draws import Draws
-from .process import check
 
 
 def participation_probabilities(
@@ -32,9 +32,9 @@ def participation_probabilities(
         Seed of ``q``, or the generator to draw it from.
     """
     shares = _as_shares(class_shares)
-    check("concentration", concentration, 0 < concentration < np.inf, "it must be above 0")
-    check("mean", mean, 0 < mean <= 1, "it must be in (0, 1]")
-    check("floor", floor, 0 <= floor <= 1, "it must be in [0, 1]")
+    check_positive("concentration", concentration)
+    check("mean", mean, 0 < mean <= 1, "in (0, 1]")
+    check("floor", floor, 0 <= floor <= 1, "in [0, 1]")
     classes = shares.shape[1]
     generator = (
         seed
@@ -69,14 +69,10 @@ def uniform_class_probabilities(class_shares: ArrayLike, *, seed: int) -> NDArra
 def _as_shares(class_shares: ArrayLike) -> NDArray[np.float64]:
     """Return class shares [clients, classes], or raise ValueError."""
     shares = np.asarray(class_shares, dtype=np.float64)
-    if shares.ndim != 2 or shares.size == 0:
-        raise ValueError(
-            f"class_shares has the shape {shares.shape}: it must be [clients, classes]."
-        )
-    wrong = np.flatnonzero(~((shares >= 0).all(axis=1) & (abs(shares.sum(axis=1) - 1) < 1e-6)))
-    if wrong.size:
-        raise ValueError(
-            f"class_shares of client {wrong[0]} are not allowed: "
-            "they must be numbers of 0 or more that sum to 1."
-        )
+    fits = shares.ndim == 2 and shares.size
+    check("the shape of class_shares", shares.shape, fits, "[clients, classes]")
+    fine = (shares >= 0).all(axis=1) & (abs(shares.sum(axis=1) - 1) < 1e-6)
+    first = int(fine.argmin())  # the first that is not fine, if any
+    of_client, rule = f"class_shares of client {first}", "numbers >= 0 that sum to 1"
+    check(of_client, shares[first].tolist(), fine[first], rule)
     return shares

@@ -5,6 +5,8 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import check, is_integer
+
 
 class Process(ABC):
     """Who is there in which round.
@@ -28,8 +30,7 @@ class Process(ABC):
 
     def active(self, t: int) -> NDArray[np.bool_]:
         """Return which clients are there in round ``t``, from 0 on (Flower's ``t + 1``)."""
-        if not is_integer(t, 0):
-            raise ValueError(f"Round {t!r} is not allowed: rounds are integers of 0 or more.")
+        check("t", t, is_integer(t, 0), "an integer >= 0, as rounds are")
         return self._active(int(t))
 
     @abstractmethod
@@ -37,32 +38,11 @@ class Process(ABC):
         """Return a new array for round ``t``, which is known to be an integer of 0 or more."""
 
 
-def check(name: str, value: object, fine: object, rule: str) -> None:
-    """Raise ValueError about a value unless it is ``fine``."""
-    if not fine:
-        raise ValueError(f"{name} = {value!r} is not allowed: {rule}.")
-
-
-def is_integer(value: object, least: int) -> bool:
-    """Say whether ``value`` is an integer of ``least`` or more."""
-    return isinstance(value, int | np.integer) and type(value) is not bool and int(value) >= least
-
-
 def as_probabilities(p: ArrayLike) -> NDArray[np.float64]:
     """Return a copy of ``p`` as one probability in (0, 1] per client, or raise ValueError."""
     values = np.array(p, dtype=np.float64)
-    if values.ndim != 1 or values.size == 0:
-        raise ValueError(
-            f"p has the shape {values.shape}: it must be a list of one probability per client."
-        )
+    check("p", p, values.ndim == 1 and values.size, "a list of one probability per client")
     fine = (values > 0) & (values <= 1)
     first = int(fine.argmin())  # the first that is not fine, if any
-    rule = "participation probabilities must be in (0, 1]"
-    check(f"p[{first}]", float(values[first]), fine[first], rule)
+    check(f"p[{first}]", values[first], fine[first], "in (0, 1], as participation probabilities")
     return values
-
-
-def require_positive_integer(name: str, value: int) -> int:
-    """Return ``value`` as int, or raise ValueError if it is not an integer of 1 or more."""
-    check(name, value, is_integer(value, 1), "it must be an integer of 1 or more")
-    return int(value)

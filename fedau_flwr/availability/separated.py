@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import check, is_integer
 from .chain import Chain
-from .process import Process, check, is_integer
+from .process import Process
 
 _LONGEST = 2**15
 
@@ -27,7 +28,7 @@ class Separated(Chain):
 
     def __init__(self, process: Process, separation: int) -> None:
         fine = is_integer(separation, 0) and separation < _LONGEST
-        check("separation", separation, fine, f"it must be an integer from 0 to {_LONGEST - 1}")
+        check("separation", separation, fine, f"an integer from 0 to {_LONGEST - 1}")
         self.process = process
         self.separation = int(separation)
         # How many rounds a client still stays away, of which the one of its turn is the first.

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import check, check_count, check_positive
 from .draws import Draws
-from .process import Process, check, require_positive_integer
+from .process import Process
 
 
 class Timeline(Process):
@@ -43,10 +44,10 @@ class Timeline(Process):
         clients: int | None = None,
         seed: int | None = None,
     ) -> None:
-        check("round_seconds", round_seconds, 0 < round_seconds < np.inf, "it must be above 0")
+        check_positive("round_seconds", round_seconds)
         devices = len(stretches)
-        check("stretches", stretches, devices, "there must be a device")
-        super().__init__(require_positive_integer("clients", clients or devices))
+        check("stretches", stretches, devices, "those of at least one device")
+        super().__init__(check_count("clients", clients or devices))
         self.round_seconds = round_seconds
         edges = [np.asarray(some, np.float64).reshape(-1) for some in stretches]
         self._periods = np.asarray(periods, np.float64)
@@ -100,6 +101,6 @@ def _check(
     if not fine.all():
         device = int(np.argmin(fine))
         start = int(counts[:device].sum())
-        rule = f"on and off must follow each other from 0 to its period, {periods[device]:g}"
+        rule = f"on and off in turn, from 0 to its period, {periods[device]:g}"
         shown = flat[start : start + min(int(counts[device]), 8)].tolist()
         check(f"stretches[{device}]", shown, False, rule)

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .process import Process, check, require_positive_integer
+from ..checks import check, check_count
+from .process import Process
 
 EVENT_HEADING = ["client", "start", "end"]
 # One byte each: a larger table is a wrong unit (seconds for rounds) or no longer fits in memory.
@@ -59,11 +60,8 @@ class Trace(Process):
 
     def _active(self, t: int) -> NDArray[np.bool_]:
         rounds = len(self.table)
-        if t >= rounds and not self.repeat:
-            raise ValueError(
-                f"Round {t} is not in the trace, which has the rounds 0 to {rounds - 1}: "
-                "pass repeat=True to start over after the last."
-            )
+        rule = f"a round of the trace, 0 to {rounds - 1}; repeat=True starts over after the last"
+        check("t", t, t < rounds or self.repeat, rule)
         return np.array(self.table[t % rounds])
 
 
@@ -71,8 +69,7 @@ def _missing(name: str, wanted: int | None, known: int) -> int:
     """Return how many rows or columns to add to the ``known`` ones."""
     if wanted is None:
         return 0
-    enough = require_positive_integer(name, wanted) >= known
-    check(name, wanted, enough, f"the trace itself has {known}")
+    check(name, wanted, check_count(name, wanted) >= known, f"at least {known}, as in the trace")
     return wanted - known
 
 
@@ -85,19 +82,8 @@ def _read(path: Path) -> NDArray[np.bool_]:
         except (ValueError, EOFError) as error:
             raise ValueError(f"{path} is not a NumPy file of numbers.") from error
         return _as_table(table, str(path))
-    if suffix != ".csv":
-        raise ValueError(f"{path} cannot be read as a trace: its name must end in .npy or .csv.")
-    try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
-    except UnicodeDecodeError as error:
-        reason = f"it has no UTF-8 at byte {error.start}"
-        raise ValueError(f"{path} is not a text file: {reason}.") from error
-    # Line number and values of each line that is not blank.
-    rows = (
-        (number, [value.strip() for value in line.split(",")])
-        for number, line in enumerate(lines, start=1)
-        if line.strip()
-    )
+    check(f"{path}: its suffix", suffix, suffix == ".csv", ".npy or .csv")
+    rows = read_rows(path)
     first = next(rows, None)
     if first is None:
         raise ValueError(f"{path} holds no rounds: it is empty.")
@@ -106,20 +92,29 @@ def _read(path: Path) -> NDArray[np.bool_]:
     return _table_of_rounds(path, first, rows)
 
 
-def _as_table(values: ArrayLike, name: str = "The trace") -> NDArray[np.bool_]:
+def read_text(path: Path) -> str:
+    """Return the content of a file, or raise ValueError if it is no text."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not a text file: no UTF-8 at byte {error.start}.") from None
+
+
+def read_rows(path: Path) -> Iterator[Row]:
+    """Yield the number and the values of each line that is not blank."""
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        if line.strip():
+            yield number, [value.strip() for value in line.split(",")]
+
+
+def _as_table(values: ArrayLike, name: str = "the trace") -> NDArray[np.bool_]:
     """Return 0s and 1s as bool [rounds, clients], or raise ValueError about ``name``."""
     table = np.asarray(values)
-    if table.ndim != 2 or table.size == 0:
-        raise ValueError(f"{name} has the shape {table.shape}: it must be [rounds, clients].")
-    if table.dtype.kind not in "biuf":
-        raise ValueError(f"{name} holds values of type {table.dtype}: it must hold only 0 and 1.")
-    wrong = np.argwhere((table != 0) & (table != 1))
-    if wrong.size:
-        t, client = wrong[0]
-        raise ValueError(
-            f"{name} has {table[t, client]} in round {t} for client {client}: "
-            "it must hold only 0 and 1."
-        )
+    fits = table.ndim == 2 and table.size
+    check(f"{name}: its shape", table.shape, fits, "[rounds, clients]")
+    check(f"{name}: its type", table.dtype.name, table.dtype.kind in "biuf", "that of 0 and 1")
+    for t, client in np.argwhere((table != 0) & (table != 1))[:1]:
+        check(f"{name}: round {t} of client {client}", table[t, client], False, "0 or 1")
     return table.astype(np.bool_)
 
 
@@ -127,13 +122,10 @@ def _table_of_rounds(path: Path, first: Row, rows: Iterator[Row]) -> NDArray[np.
     width = len(first[1])
     table = []
     for number, values in chain([first], rows):
-        if len(values) != width:
-            raise ValueError(
-                f"{path}, line {number} has {len(values)} values: "
-                f"it must have {width} like line {first[0]}."
-            )
-        for wrong in (value for value in values if value not in {"0", "1"}):
-            raise _not_allowed(path, number, wrong, "0 and 1")
+        where, rule = f"{path}, line {number}", f"{width} values like line {first[0]}"
+        check(where, f"{len(values)} values", len(values) == width, rule)
+        for value in {*values} - {"0", "1"}:
+            check(where, value[:40], False, "0 or 1 in every place")
         table.append(np.array(values) == "1")
     return np.stack(table)
 
@@ -141,37 +133,25 @@ def _table_of_rounds(path: Path, first: Row, rows: Iterator[Row]) -> NDArray[np.
 def _table_of_events(path: Path, rows: Iterator[Row]) -> NDArray[np.bool_]:
     events = []
     for number, values in rows:
-        if len(values) != len(EVENT_HEADING):
-            raise ValueError(
-                f"{path}, line {number} has {len(values)} values: "
-                "it must have client, start and end."
-            )
-        client, start, end = (_count(path, number, value) for value in values)
-        if end <= start:
-            raise ValueError(f"{path}, line {number}: end {end} must be after start {start}.")
+        where = f"{path}, line {number}"
+        check(where, f"{len(values)} values", len(values) == 3, "client, start and end")
+        client, start, end = (_count(where, value) for value in values)
+        check(f"{where}: end", end, end > start, f"after start, {start}")
         events.append((client, start, end))
     if not events:
         raise ValueError(f"{path} holds no events: there is nothing below its heading.")
     clients = max(client for client, _, _ in events) + 1
     rounds = max(end for _, _, end in events)
-    if clients * rounds > _MAX_CELLS:
-        raise ValueError(
-            f"{path} spans {clients} clients and {rounds} rounds: "
-            f"their product must be at most {_MAX_CELLS}."
-        )
+    spanned = f"{path}: its size", f"{clients} clients and {rounds} rounds"
+    check(*spanned, clients * rounds <= _MAX_CELLS, f"at most {_MAX_CELLS} cells")
     table = np.zeros((rounds, clients), dtype=np.bool_)
     for client, start, end in events:
         table[start:end, client] = True
     return table
 
 
-def _count(path: Path, number: int, value: str) -> int:
+def _count(where: str, value: str) -> int:
     # int() alone would also take signs, underscores and the digits of other scripts.
-    if not (value.isascii() and value.isdigit() and len(value) <= 18):
-        raise _not_allowed(path, number, value, "integers of 0 or more")
+    fine = value.isascii() and value.isdigit() and len(value) <= 18
+    check(f"{where}: a value", value[:40], fine, "an integer >= 0")
     return int(value)
-
-
-def _not_allowed(path: Path, number: int, value: str, allowed: str) -> ValueError:
-    shown = value if len(value) <= 40 else value[:40] + "…"
-    return ValueError(f"{path}, line {number}: {shown!r} is not allowed, only {allowed} are.")

@@ -5,11 +5,10 @@ round that was answered stays answered, counted or not. A client that keeps roun
 a masked round once, looks here before it trains and records the answer before its reply leaves.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Self
 
 from ..arrays import Arrays
 from ..weight_state import StateError, check_integer
@@ -64,14 +63,14 @@ class Answers:
         """Return whether a round was answered for this very thing, or may have been."""
         return server_round <= self.floor or (server_round, digest) in self.recent
 
-    def added(self, server_round: int, digest: int) -> Answers:
+    def added(self, server_round: int, digest: int) -> Self:
         """Return this with one more answer; one that is there already is not counted twice."""
         if (server_round, digest) in self.recent:
             return self
         recent = sorted([*self.recent, (server_round, digest)])
         dropped = recent[:-RECENT]
         floor = max([self.floor, *(one for one, _ in dropped)])
-        return Answers(self.count + 1, floor, tuple(recent[-RECENT:]))
+        return type(self)(self.count + 1, floor, tuple(recent[-RECENT:]))
 
     def to_json(self, training: str) -> str:
         """Return this as a text."""
@@ -80,7 +79,7 @@ class Answers:
         return json.dumps({"version": VERSION, "training": training, **fields})
 
     @classmethod
-    def from_json(cls, text: str, training: str) -> Answers:
+    def from_json(cls, text: str, training: str) -> Self:
         """Read what `to_json` wrote; raises `StateError` if it is anything else."""
         try:
             content = json.loads(text)

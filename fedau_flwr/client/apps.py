@@ -6,8 +6,6 @@ byte for byte. An app that means harm would not have our mods: against that the 
 checked before it is unpacked, see `fedau_flwr.client.guard`.
 """
 
-from __future__ import annotations
-
 import sys
 from functools import lru_cache
 from hashlib import sha256

@@ -5,8 +5,6 @@ that the app registers. It is kept with the version of its round and enters the 
 round is settled, so a server that is resumed takes it back with everything else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

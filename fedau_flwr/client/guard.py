@@ -5,8 +5,6 @@ comes first in its PATH, as in our image, has the SHA-256 of every bundle compar
 ``fedau-allow-apps`` before a byte of it is unpacked or run.
 """
 
-from __future__ import annotations
-
 from hashlib import sha256
 from typing import Any
 

@@ -4,8 +4,6 @@ The question comes as a train message, since mods see nothing else for sure: Flo
 query only if the app has a function for it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from flwr.app import ConfigRecord, Context, Error, Message, MessageType, RecordDict

@@ -1,7 +1,5 @@
 """`FedAUMixin`: FedAU for class-based Flower clients."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any, Self

@@ -1,7 +1,5 @@
 """`FedAUMod`: turns any Flower client into a FedAU client."""
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping

@@ -1,13 +1,11 @@
 """The privacy that a client gives away, by its own book: the server need not be believed."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import sqrt
-from typing import IO
+from typing import IO, Self
 
 from flwr.app import Context
 
@@ -31,7 +29,7 @@ class OwnBudget:
     policy: NodePolicy
 
     @classmethod
-    def of(cls, context: Context, policy: NodePolicy) -> OwnBudget:
+    def of(cls, context: Context, policy: NodePolicy) -> Self:
         """Return the budget that the node config sets."""
         return cls(state_directory(context) if policy.epsilon else None, policy)
 

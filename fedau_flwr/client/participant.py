@@ -5,8 +5,6 @@ sent something for. When it is asked again, the server's word on its last counte
 settles the pending one, and every round it was not asked for is an absence.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache

@@ -5,14 +5,12 @@ order and as far as the server's message asks for it. All of it happens before t
 remembers what it sent: under `MIFA` and `FedVARP` that memory has to agree with the server's.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from math import hypot, isfinite, sqrt
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from flwr.app import RecordDict
@@ -139,7 +137,7 @@ class Preparation:
             # Rounded up, one client would change the sum of the bits by more than it is charged.
             raise ValueError(f"the grid's step of {grid.step} must be at most 1/2, as the bit is")
 
-    def shared(self, survivors: int, colluding: int = 0) -> Preparation:
+    def shared(self, survivors: int, colluding: int = 0) -> Self:
         """Return this with one client's share of the noise, enough for a sum over `survivors`.
 
         It is enough even if `colluding` of them tell the server their own share.
@@ -148,7 +146,7 @@ class Preparation:
         bit_std = self.bit_std and share(self.bit_std)
         return replace(self, noise_std=share(self.noise_std), bit_std=bit_std)
 
-    def fitted(self, size: int, survivors: Sequence[int]) -> Preparation:
+    def fitted(self, size: int, survivors: Sequence[int]) -> Self:
         """Return this with an adaptive norm that the grid holds, and the noise in proportion.
 
         A norm that follows the contributions can leave what a fixed grid holds for good: beyond it
@@ -174,7 +172,7 @@ class Preparation:
         return {PREPARATION: json.dumps(asdict(self))}
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> Preparation:
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
         """Read what a train message asks for; nothing if it does not say."""
         text = config.get(PREPARATION, "{}")
         try:

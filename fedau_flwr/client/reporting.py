@@ -1,7 +1,5 @@
 """Which metrics of an app's reply leave the client."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

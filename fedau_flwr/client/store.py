@@ -4,13 +4,12 @@ State is kept by round, because a server that is resumed from a checkpoint takes
 back with it: a `Version` is what a client knew when it last sent something for a round.
 """
 
-from __future__ import annotations
-
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context
@@ -62,7 +61,7 @@ class Version:
         received = {} if self.received is None else {"received": {DELIVERED: self.received}}
         return {"memory": self.memory, "sent": self.sent, **received}
 
-    def holding(self, kept: Kept) -> Version:
+    def holding(self, kept: Kept) -> Self:
         """Return this version with what `arrays` returned."""
         received = kept.get("received", {}).get(DELIVERED)
         memory, sent = kept.get("memory", {}), kept.get("sent", {})

@@ -1,7 +1,5 @@
 """Which matrix correlates the noise of a training, and how much noise a guarantee then needs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt

@@ -10,8 +10,6 @@ which says how far the training has come. Who reads them can take the noise off:
 server alone, like the sums themselves.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import zipfile

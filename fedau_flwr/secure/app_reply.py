@@ -1,7 +1,5 @@
 """What leaves of an app's reply: a contribution and nothing else, and of an error no word."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict

@@ -1,7 +1,5 @@
 """Reading what nodes reply: whatever they send, the worst outcome is that they are left out."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 

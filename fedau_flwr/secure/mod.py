@@ -1,7 +1,5 @@
 """`SecureSumMod`: the client's side of a secure sum, as a Flower mod."""
 
-from __future__ import annotations
-
 from math import inf
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`SecureSum`: the server's side of a secure sum, for any strategy of this package."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from math import sqrt

@@ -4,8 +4,6 @@ A thin round is normal and waits for nobody. But nodes may connect only after th
 started, so the first round of all waits until somebody is there.
 """
 
-from __future__ import annotations
-
 import random
 import time
 

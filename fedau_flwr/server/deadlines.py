@@ -6,8 +6,6 @@ reply is fetched on its own, and one that does not come in time is left behind. 
 cannot be read, which Flower notices only here, and one in another node's name.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Messages in either dialect, and federated evaluation with them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -5,8 +5,6 @@ its device model or region have one together. The server, which sees who was cou
 one history per group; a node names its group and uses the group's weight.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace

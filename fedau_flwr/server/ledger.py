@@ -1,7 +1,5 @@
 """The server's side of the participation protocol: who was counted when."""
 
-from __future__ import annotations
-
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence

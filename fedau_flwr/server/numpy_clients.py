@@ -1,7 +1,5 @@
 """Finding out from the first answers that clients are `NumPyClient`s."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Whether a training trains: what a user should know who only sees that no error was raised."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from .._log import log

@@ -4,8 +4,6 @@ Flower hands on an error as text. From a simulation that is Ray's whole tracebac
 lines say nothing; from a deployment the exception and its class.
 """
 
-from __future__ import annotations
-
 import re
 from itertools import dropwhile
 

@@ -1,7 +1,5 @@
 """Reading a reply: whatever a client sends, the worst outcome is that its round is not counted."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Settings of a strategy that are of the wrong kind, each in one sentence."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterable, Mapping
 from types import UnionType

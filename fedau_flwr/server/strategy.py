@@ -1,7 +1,5 @@
 """`SumStrategy`: the server half that all methods share, which asks, sums, counts and confirms."""
 
-from __future__ import annotations
-
 import time
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping

@@ -5,8 +5,6 @@ sum over the replies that it accepts. `PlainSum` is the default; a secure one ta
 without any strategy noticing, and privacy is a wrapper around either.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

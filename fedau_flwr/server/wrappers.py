@@ -5,8 +5,6 @@ model that was sent, as if the reply were a model; a contribution is none, and t
 wrong model without any error. A wrapped strategy is not told about its wrapper, but called by it.
 """
 
-from __future__ import annotations
-
 from flwr.server import strategy as older
 from flwr.serverapp import strategy as newer
 

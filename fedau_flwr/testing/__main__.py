@@ -1,7 +1,5 @@
 """``python -m fedau_flwr.testing VECTORS`` checks the answers of another implementation."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

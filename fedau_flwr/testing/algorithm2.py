@@ -4,8 +4,6 @@ Nothing here is fast or shared with the package's own code: it is what that code
 compared with. Rounds are counted from 0 in paths, and from 1 in requests as Flower does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@
 another language has written into a file. Both say what a wrong answer looks like.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from typing import Any

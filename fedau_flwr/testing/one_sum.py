@@ -6,8 +6,6 @@ clients), local step size `lr` and number of local `steps`, server step size `se
 method's `parameters`, and `delivered`: whom the message after each round reached.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ question's fields and the `answer`. The package ships one, `vectors.json`, which
 ``python -m fedau_flwr.testing --write FILE`` makes.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable, Mapping

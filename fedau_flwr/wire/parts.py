@@ -7,11 +7,9 @@ part alone. Arrays that are not averaged (integers, bools) are in no part; zeros
 in the reply's own record, and the server ignores them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -65,7 +63,7 @@ class Layout:
     scalars: tuple[str, ...] = ()  # of one value
     unweighted: tuple[str, ...] = ()  # arrays that no method sees, in the first part alone
 
-    def numbered(self) -> Layout:
+    def numbered(self) -> Self:
         """Return this for a `NumPyClient`, whose arrays are named by their positions."""
         place = {name: str(number) for number, name in enumerate(self.model)}
         return replace(

@@ -4,8 +4,6 @@ No Flower, no messages, no states: the model lies in shared memory, every proces
 of the participants one after the other and adds up their updates, and the sum moves the model.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import time
 from collections.abc import Callable, Iterator

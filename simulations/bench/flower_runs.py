@@ -1,7 +1,5 @@
 """Runs on Flower's real engine, from `flwr run` to Ray, and how long their rounds took."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The step against what a core can do, how start and end of a run take time, and all weights."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

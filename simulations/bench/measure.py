@@ -1,7 +1,5 @@
 """All rows, one measurement after the other; those that compare rounds are made here."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a message costs: the bytes of a reply, and the time to make a message and to read it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import replace

@@ -5,8 +5,6 @@ run takes the file away and writes ``paused``, with the number of that round, an
 ``paused`` is gone. The app of such runs is the suite's own with the ServerApp of this module.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

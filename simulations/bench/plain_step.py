@@ -4,8 +4,6 @@ A module in default layout, ReLU before the pooling, `torch.optim.SGD`, and memo
 it. Batches and their changes are as many as ours and made in the same way.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The rows of a benchmark with their goals, and its table and JSON file."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

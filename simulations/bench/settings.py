@@ -1,7 +1,5 @@
 """How much a benchmark measures, and on which data."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Times of the same rounds on several sides, and their ratios."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable
 from typing import Any

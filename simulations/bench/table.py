@@ -1,7 +1,5 @@
 """Puts the table of a report into the README: ``python -m simulations.bench.table``."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The commands `fedau watch` and `fedau report`."""
 
-from __future__ import annotations
-
 import webbrowser
 from contextlib import suppress
 from pathlib import Path

@@ -180,6 +180,7 @@ def study(
     spread: loss and accuracy over clients;
     weights: the weights against 1/p;
     patterns: pictures of participation;
+    fedawe: the comparison in FedAWE's paper;
     privacy: our own, what differential privacy costs.
     """
     chosen, console = study_of(name), Console()

@@ -1,7 +1,5 @@
 """The page's files, and the page as one file with the data of runs inside."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

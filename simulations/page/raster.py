@@ -4,8 +4,6 @@ Runs of earlier versions and exported ones have no raster. Their path is a funct
 probabilities, and it is shown if it comes to the participations that the run did write down.
 """
 
-from __future__ import annotations
-
 import base64
 from dataclasses import replace
 from functools import lru_cache

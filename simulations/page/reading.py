@@ -1,7 +1,5 @@
 """A run's files as far as they can be read: what cannot is left out, and a sentence says so."""
 
-from __future__ import annotations
-
 import json
 import math
 import zipfile

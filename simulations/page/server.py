@@ -6,8 +6,6 @@ this machine (DNS rebinding). Nothing can be changed through it unless stops are
 by those alone who know the token that the command printed.
 """
 
-from __future__ import annotations
-
 import base64
 import ipaddress
 import json

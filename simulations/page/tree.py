@@ -1,7 +1,5 @@
 """All runs below a directory as the page shows them, with a number that grows when they change."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,10 +1,8 @@
 """One run as the page shows it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,7 +92,7 @@ class RunView:
             self._arrays[file] = (stamp, self.reader.arrays(file))
         return self._arrays[file][1]
 
-    def cached_raster(self, make: Callable[[RunView], Any]) -> Any:
+    def cached_raster(self, make: Callable[[Self], Any]) -> Any:
         """Return what `make` makes of participation.npz, made once as long as it stays the same."""
         stamp = _stamp(self.run.participation_file)
         if self._raster is None or self._raster[0] != stamp:

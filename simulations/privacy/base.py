@@ -1,7 +1,5 @@
 """What privacy is to the suite."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass

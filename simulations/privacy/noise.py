@@ -1,7 +1,5 @@
 """Gaussian noise for a guarantee over a whole run: independent, or correlated over rounds."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Which line has which look, in plots and on the page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 

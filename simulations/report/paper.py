@@ -5,6 +5,7 @@ table and of its studies of participation heterogeneity and of low participation
 """
 
 import csv
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -52,6 +53,22 @@ def published(setting: Setting) -> Published | None:
     return _published().get(_as_published(setting))
 
 
+def not_run(settings: Iterable[Setting]) -> list[Setting]:
+    """Return what the same table of the paper has beside these settings: other cells than theirs.
+
+    Each is like one of them but for pattern and method.
+    """
+    found = {_as_published(setting): setting for setting in settings}
+    tables = {_of_any_pattern(cell): setting for cell, setting in found.items()}
+    return [
+        replace(
+            like, pattern=cell.pattern, method=cell.method, lr=cell.lr, server_lr=cell.server_lr
+        )
+        for cell in _published()
+        if cell not in found and (like := tables.get(_of_any_pattern(cell))) is not None
+    ]
+
+
 def shortened(setting: Setting) -> int | None:
     """Return the paper's number of rounds if that is all in which a run falls short of it.
 
@@ -69,6 +86,10 @@ def _as_published(setting: Setting) -> Setting:
     return replace(
         setting, pattern=pattern, augmentation="per-image", batches="per-round", draw="own"
     )
+
+
+def _of_any_pattern(cell: Setting) -> Setting:
+    return replace(cell.whatever_the_method(), pattern=CyclicPattern())
 
 
 def _of_any_method(setting: Setting) -> Setting:

@@ -1,7 +1,5 @@
 """A picture of all cells of the paper's tables that runs stand beside."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Participation patterns in a picture, and each in one line."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """How the plots look: colours and line styles that stay apart in greyscale, and saving."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path

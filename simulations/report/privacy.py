@@ -1,7 +1,5 @@
 """What privacy costs, and what separation does to the weights."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -59,7 +59,8 @@ class Search:
         *,
         grids: Grids = (LOCAL_GRID, GLOBAL_GRID),
     ) -> None:
-        self._values = {"num_server_rounds": ROUNDS, **values}
+        rounds = {"num_server_rounds": ROUNDS, **values}
+        self._values = {"evaluate_every": rounds["num_server_rounds"], **rounds}
         self._seeds = seeds
         self._parent = parent
         self._local, self._global = grids

@@ -40,6 +40,7 @@ class Setting:
     batch_size: int = _named("batch")
     lr: float = _named("γ", within=("task", "method"))
     server_lr: float = _named("η", within=("task", "method"))
+    lr_decay: float = _named("decay of γ")
     augmentation: str = _named("augmentation")
     batches: str = _named("batches")
     reply_loss: float = _named("reply loss")

@@ -1,7 +1,5 @@
 """What a reviewer asks of means over seeds: paired differences, and the paper's beside ours."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,7 +8,7 @@ from numpy.typing import NDArray
 
 from simulations.config import ConfigError
 from simulations.methods import Method
-from simulations.report.paper import SEEDS, Published, published
+from simulations.report.paper import SEEDS, Published, not_run, published
 from simulations.report.runs import Panel, Run, grouped, panels
 from simulations.report.setting import Columns, Setting
 from simulations.report.table import Cell, Spread, Table
@@ -18,6 +16,7 @@ from simulations.runs.summary import last_rounds
 from simulations.tasks.arrays import PARTS
 
 CONFIDENCE = 0.95
+_BESIDE = ("ours", "paper", "difference")
 
 
 @dataclass(frozen=True)
@@ -65,23 +64,29 @@ def _ended(runs: Sequence[Run]) -> list[Run]:
 
 
 def against_paper(runs: Sequence[Run]) -> Table | None:
-    """Return each cell of the paper that several seeds stand beside, with the difference."""
-    cells = [cell for cell in paper_cells(runs) if cell.errors is not None]
-    if not cells:
+    """Return the cells of the paper's table beside ours, if several seeds stand beside any."""
+    cells = paper_cells(runs)
+    if all(cell.errors is None for cell in cells):
         return None
-    columns = Columns.of(cell.setting for cell in cells)
+    rows: dict[Setting, list[PaperCell]] = grouped(cells, lambda cell: cell.setting)
+    columns = Columns.of(rows)
     table = Table(
         "paper",
         "Accuracy in % beside the paper's",
-        [*columns.names, "part", "ours", "paper", "difference", "standard errors", "seeds"],
+        [*columns.names, *(f"{part}: {text}" for part in PARTS for text in _BESIDE), "seeds"],
         remark=f"Mean ± standard deviation over seeds; the paper has {SEEDS}. The difference is "
-        "also given in standard errors of both means.",
+        "also given in standard errors (SE) of both means.",
     )
-    for cell in cells:
-        numbers: list[Cell] = [cell.part, cell.ours, cell.theirs]
-        numbers += [f"{cell.difference:+.1f}", f"{cell.errors:+.1f}"]
-        seeds = ", ".join(map(str, cell.seeds))
-        table.rows.append([*columns.cells(cell.setting), *numbers, seeds])
+    whole = {**{setting: [] for setting in not_run(rows)}, **rows}
+    for setting in sorted(whole, key=Setting.order):
+        numbers: list[Cell] = []
+        for cell in whole[setting]:
+            errors = "" if cell.errors is None else f" ({cell.errors:+.1f} SE)"
+            numbers += [cell.ours, cell.theirs, f"{cell.difference:+.1f}{errors}"]
+        if not numbers and (paper := published(setting)) is not None:
+            numbers = [c for part in PARTS for c in ("not run", _published(paper, part), "")]
+        seeds = ", ".join(str(seed) for cell in whole[setting][:1] for seed in cell.seeds)
+        table.rows.append([*columns.cells(setting), *numbers, seeds])
     return table
 
 

@@ -1,4 +1,4 @@
-"""The paper's studies, and one of our own, as lists of runs: methods, settings and seeds."""
+"""The paper's studies, FedAWE's, and one of our own, as lists of runs: methods, settings, seeds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,15 +21,20 @@ class Study:
     """What a study varies, and the kinds of plots that it draws of its runs.
 
     `axes` are the settings that vary beside method and seed, with their values, and `fixed` others
-    that are not the run config's defaults. What depends on participation alone trains nothing.
+    that are not the run config's defaults; `lr` has the γ of methods that do not share it. What
+    depends on participation alone trains nothing.
     """
 
     axes: Mapping[str, tuple[Any, ...]]
     methods: tuple[str, ...] = PAPER_METHODS
     fixed: Mapping[str, Any] = field(default_factory=dict)
+    lr: Mapping[str, float] = field(default_factory=dict)
     kinds: tuple[str, ...] = ("curves",)
     trains: bool = True
 
+
+_FEDAWE = "fedawe:clip=0.5:mean=true"
+"""As its authors' program has it: a step is clipped, and the mean of all models is evaluated."""
 
 _CIFAR = {"dataset": ("cifar10",), "pattern": ("bernoulli",)}
 
@@ -56,6 +61,29 @@ STUDIES: Mapping[str, Study] = {
         {**_CIFAR, "pattern": ("bernoulli", "cyclic")}, methods=("fedau:0",), trains=False
     ),
     "patterns": Study(_CIFAR, methods=("fedau:0",), trains=False),
+    "fedawe": Study(
+        {
+            "dataset": ("svhn", "cifar10"),
+            "pattern": (
+                "bernoulli",
+                "staircase:length=10",
+                "sine:period=20:amplitude=0.3:level=0.7",
+                "interleaved-sine",
+            ),
+        },
+        methods=(_FEDAWE, *PAPER_METHODS[1:]),
+        fixed={
+            "num_server_rounds": 2000,
+            "clients": 100,
+            "draw": "fedawe",
+            "local_steps": 10,
+            "batch_size": 128,
+            "lr": 0.05,
+            "server_lr": 1.0,
+            "lr_decay": 0.1,
+        },
+        lr={_FEDAWE: 0.1, "known-statistics": 0.1},
+    ),
     "privacy": Study(
         {
             "dataset": ("synthetic:train=12000:test=3000",),
@@ -109,7 +137,8 @@ def study_configs(
     configs = []
     for point, seed, method in product(product(*axes.values()), seeds, methods or chosen.methods):
         place = dict(zip(axes, point, strict=True))
-        config = RunConfig(**{**common, **place, **method_settings(method), "seed": seed})
+        own = {"lr": chosen.lr[method]} if method in chosen.lr and "lr" not in given else {}
+        config = RunConfig(**{**common, **place, **method_settings(method), **own, "seed": seed})
         folder = parent / _folder(config, axes) / run_name(config)
         configs.append(replace(config, run_dir=str(folder)))
     return distinct(configs)

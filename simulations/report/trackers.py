@@ -1,13 +1,11 @@
 """A run's reports in trackers, as they come: TensorBoard, Weights & Biases, MLflow."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from fedau_flwr.server.callbacks.trackers import FileWriter, MLflowWriter, ScalarWriter, WandbWriter
 from simulations.config import ConfigError, RunConfig
@@ -46,7 +44,7 @@ class EventFiles:
         self._written: list[int] = []
         self._writer: ScalarWriter | None = None
 
-    def __enter__(self) -> EventFiles:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -1,12 +1,10 @@
 """How long runs will take on this machine, from a second of the work that they consist of."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any
+from typing import Any, Self
 
 from simulations.config import RunConfig
 from simulations.tasks.arrays import PARTS
@@ -29,7 +27,7 @@ class Costs:
     evaluation: float
 
     @classmethod
-    def measured(cls, config: RunConfig) -> Costs:
+    def measured(cls, config: RunConfig) -> Self:
         """Train and evaluate a little with the settings of a run."""
         # torch takes seconds, which a command that runs nothing need not wait for.
         from simulations.nodes.resident import initial_parameters  # noqa: PLC0415

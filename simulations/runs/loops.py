@@ -136,7 +136,7 @@ def deployment_loop(
 
 def _train_config(config: RunConfig, more: Mapping[str, str]) -> Callable[[int], ConfigRecord]:
     def of_round(number: int) -> ConfigRecord:
-        return ConfigRecord({LR: config.local_lr * config.task.decay(number - 1), **more})
+        return ConfigRecord({LR: config.local_lr_in(number - 1), **more})
 
     return of_round
 

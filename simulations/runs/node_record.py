@@ -1,7 +1,5 @@
 """The nodes of a deployment as its server knows them: who came, who was counted, and why not."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Mapping

@@ -5,11 +5,10 @@ record per round, the first round first, with four clients to a byte, the first 
 bits. A record has the same length in all rounds, so that a round is found by its number.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +32,7 @@ class RasterFile:
         self.clients = clients
 
     @classmethod
-    def open(cls, path: Path) -> RasterFile:
+    def open(cls, path: Path) -> Self:
         """Open a file to read; it is a ValueError if it is none."""
         with path.open("rb") as file:
             head = file.read(_HEAD)

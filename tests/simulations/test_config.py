@@ -83,12 +83,22 @@ def test_zero_stands_for_the_papers_value():
     assert (own.local_lr, own.global_lr) == (0.3, 2)
 
 
+def test_the_local_step_size_decays_as_asked():
+    config = RunConfig(dataset="cifar10", lr=0.3, lr_decay=0.1)
+    assert [config.local_lr_in(t) for t in (0, 30, 80)] == pytest.approx([0.3, 0.15, 0.1])
+    assert RunConfig(dataset="cifar10").local_lr_in(80) == 0.1
+    paper = RunConfig(dataset="cifar100", lr_decay=3)
+    assert paper.local_lr_in(10_001) == pytest.approx(0.0562 / 2 / 30_004**0.5)
+
+
 def test_evaluation_is_denser_over_the_last_200_rounds():
     config = RunConfig(num_server_rounds=1000, evaluate_every=100)
     rounds = [r for r in range(1, 1001) if config.evaluates(r)]
     assert rounds == [*range(100, 801, 100), *range(810, 1001, 10)]
     odd = RunConfig(num_server_rounds=23, evaluate_every=5)
     assert [r for r in range(1, 24) if odd.evaluates(r)] == [5, 10, 15, 20, 23]
+    once = RunConfig(num_server_rounds=300, evaluate_every=300)
+    assert [r for r in range(1, 301) if once.evaluates(r)] == [300]
 
 
 def test_a_resumed_run_may_change_only_what_does_not_change_the_training():

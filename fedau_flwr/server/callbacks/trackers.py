@@ -4,8 +4,6 @@ A writer is the tracker's side, for anybody who has numbers by round; a callback
 numbers into one. Each needs the extra of its name, and nothing is imported before it is used.
 """
 
-from __future__ import annotations
-
 import csv
 import math
 import os

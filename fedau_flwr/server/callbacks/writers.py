@@ -1,7 +1,5 @@
 """A training's numbers for other programs: JSON lines, Prometheus."""
 
-from __future__ import annotations
-
 import re
 import time
 from pathlib import Path

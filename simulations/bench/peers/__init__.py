@@ -4,8 +4,6 @@
 time, so that all peers and ours take turns. Each runs at the best of the settings that it has.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import select
@@ -17,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -110,7 +108,7 @@ class Peer:
             start_new_session=True,
         )
 
-    def __enter__(self) -> Peer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:

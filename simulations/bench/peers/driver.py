@@ -6,8 +6,6 @@ ready, and then runs the round that it is asked for and answers with its seconds
 each. Everything else that it prints goes to its standard error.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

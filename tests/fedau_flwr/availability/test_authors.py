@@ -88,5 +88,5 @@ def test_tiny_probabilities_are_fine(process, program):
 
 
 def test_max_activation_outside_the_range_is_named():
-    with pytest.raises(ValueError, match=r"^max_activation = 1.1 is not allowed: it must be in"):
+    with pytest.raises(ValueError, match=r"^max_activation is 1.1, but must be in"):
         AuthorsMarkov([0.5], np.random.RandomState(1), 1.1)

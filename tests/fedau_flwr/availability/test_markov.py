@@ -65,5 +65,5 @@ def test_going_forward_is_one_step_per_round_and_going_back_is_short(monkeypatch
 
 @pytest.mark.parametrize("wrong", [0.0, 1.1, float("nan")])
 def test_max_activation_outside_the_range_is_named(wrong):
-    with pytest.raises(ValueError, match=r"^max_activation = .* must be in \(0, 1\]\.$"):
+    with pytest.raises(ValueError, match=r"^max_activation is .*, but must be in \(0, 1\]\.$"):
         Markov([0.5], seed=1, max_activation=wrong)

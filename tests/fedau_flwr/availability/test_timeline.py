@@ -57,9 +57,9 @@ def test_a_seed_deals_devices_and_several_clients_may_have_the_same():
 @pytest.mark.parametrize(
     ("stretches", "periods", "options", "reason"),
     [
-        ([], [], {}, "there must be a device"),
+        ([], [], {}, "must be those of at least one device"),
         ([[[0, 1]]], [0.0], {}, r"stretches\[0\]"),
-        ([[[0, 1]], [[3, 2]]], [5, 5], {}, r"stretches\[1\] = \[3.0, 2.0\] is not allowed"),
+        ([[[0, 1]], [[3, 2]]], [5, 5], {}, r"stretches\[1\] is \[3.0, 2.0\], but"),
         ([[[0, 9]]], [5], {}, "from 0 to its period, 5"),
         ([[[0, 1]]], [5], {"round_seconds": 0.0}, "round_seconds"),
         ([[[0, 1]]], [5], {"clients": -1}, "clients"),
@@ -140,7 +140,7 @@ class Evil:
         (read_fedscale, b"", "no pickle of plain containers"),
         (read_fedscale, pickle.dumps([1]), "must hold a dictionary"),
         (read_fedscale, pickle.dumps({}), "holds no devices"),
-        (read_fedscale, pickle.dumps({5: 1}), "device 5 is '1': it must be a dictionary"),
+        (read_fedscale, pickle.dumps({5: 1}), "device 5 is '1', but must be a dictionary"),
         (read_fedscale, pickle.dumps({5: {"finish_time": "x"}}), "device 5, finish_time is 'x'"),
         (
             read_fedscale,
@@ -155,17 +155,17 @@ class Evil:
         (read_flash, b"{", "is not a JSON file"),
         (read_flash, b"\xff", "no UTF-8 at byte 0"),
         (read_flash, b'{"0": {}}', "messages is None, but must be a text"),
-        (read_flash, b'{"0": {"messages": "noon\\twifi"}}', "has the line 'noon"),
+        (read_flash, b'{"0": {"messages": "noon\\twifi"}}', "device '0': a line is 'noon"),
         (
             read_flash,
             b'{"0": {"messages": "2020-01-28 00:00:00\\tflying"}}',
-            "has the state 'flying': it must be one of screen_lock",
+            "device '0': a state is 'flying', but must be one of screen_lock",
         ),
         (read_events, b"client,start,end\n", "does not begin with the line 'client,time,state'"),
         (read_events, b"client,time,state\n0,1,maybe\n", "line 2 is '0,1,maybe'"),
         (read_events, b"client,time,state\n0,-1,on\n", "line 2 is '-1', but must be a number"),
         (read_events, b"client,time,state\n0,0,on\n", "no events after second 0"),
-        (read_events, b"client,time,state\n7,1,on\n", "names client 7, but must name the clients"),
+        (read_events, b"client,time,state\n7,1,on\n", "is 7, but must be below"),
     ],
 )
 def test_bad_files_get_one_sentence(reader, content, reason, tmp_path, capfd):

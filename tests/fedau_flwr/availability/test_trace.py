@@ -27,7 +27,9 @@ def test_array_rows_are_rounds():
 
 
 def test_after_the_last_round():
-    with pytest.raises(ValueError, match=r"^Round 2 is not in the trace, .* 0 to 1: .*repeat=True"):
+    with pytest.raises(
+        ValueError, match=r"^t is 2, but must be a round of the trace, 0 to 1; repeat=True"
+    ):
         Trace(TABLE).active(2)
     repeated = Trace(TABLE, repeat=True)
     assert repeated.active(5).tolist() == repeated.active(1).tolist() == [True, True, False]
@@ -37,13 +39,16 @@ def test_clients_and_rounds_can_be_more_than_the_source_knows():
     trace = Trace(TABLE, clients=5, rounds=3)
     assert trace.active(1).tolist() == [True, True, False, False, False]
     assert not trace.active(2).any()
-    with pytest.raises(ValueError, match=r"^clients = 2 is not allowed: the trace itself has 3"):
+    with pytest.raises(ValueError, match=r"^clients is 2, but must be at least 3, as in the trace"):
         Trace(TABLE, clients=2)
 
 
 @pytest.mark.parametrize("wrong", [[0, 1], [[]], [[0, 2]], [[0, np.nan]], [["0", "1"]]])
 def test_wrong_arrays_are_named(wrong):
-    with pytest.raises(ValueError, match=r"^The trace (has|holds) .*: it must (be|hold)"):
+    with pytest.raises(
+        ValueError,
+        match=r"^the trace: (its shape|its type|round . of client .) is .*, but must be ",
+    ):
         Trace(np.array(wrong))
 
 
@@ -104,21 +109,21 @@ def test_garbage_is_refused_in_one_sentence(tmp_path, heading, content):
     ("content", "sentence"),
     [
         ("", "trace.csv holds no rounds: it is empty."),
-        ("0,1\n\n0,x\n", "trace.csv, line 3: 'x' is not allowed, only 0 and 1 are."),
-        ("0,1\n0\n", "trace.csv, line 2 has 1 values: it must have 2 like line 1."),
+        ("0,1\n\n0,x\n", "trace.csv, line 3 is 'x', but must be 0 or 1 in every place."),
+        ("0,1\n0\n", "trace.csv, line 2 is '1 values', but must be 2 values like line 1."),
         (
             "client,start,end\n0,-1,2\n",
-            "trace.csv, line 2: '-1' is not allowed, only integers of 0 or more are.",
+            "trace.csv, line 2: a value is '-1', but must be an integer >= 0.",
         ),
-        ("client,start,end\n0,5,5\n", "trace.csv, line 2: end 5 must be after start 5."),
+        ("client,start,end\n0,5,5\n", "trace.csv, line 2: end is 5, but must be after start, 5."),
         (
             "client,start,end\n0,1\n",
-            "trace.csv, line 2 has 2 values: it must have client, start and end.",
+            "trace.csv, line 2 is '2 values', but must be client, start and end.",
         ),
         (
             "client,start,end\n7,0,1700000000\n",
-            "trace.csv spans 8 clients and 1700000000 rounds: "
-            "their product must be at most 2147483648.",
+            "trace.csv: its size is '8 clients and 1700000000 rounds', but must be at most "
+            "2147483648 cells.",
         ),
     ],
 )
@@ -137,9 +142,9 @@ def test_files_of_other_kinds(tmp_path):
     np.save(tmp_path / "d.npy", np.array([[0, 3]]))
     for name, problem in [
         ("a.npy", "is not a NumPy file of numbers"),
-        ("b.txt", "its name must end in .npy or .csv"),
-        ("c.csv", "it has no UTF-8 at byte 4"),
-        ("d.npy", "has 3 in round 0 for client 1: it must hold only 0 and 1"),
+        ("b.txt", "its suffix is '.txt', but must be .npy or .csv"),
+        ("c.csv", "no UTF-8 at byte 4"),
+        ("d.npy", " is 3, but must be 0 or 1"),
     ]:
         with pytest.raises(ValueError, match=re.escape(problem) + r"\.$"):
             Trace(tmp_path / name)

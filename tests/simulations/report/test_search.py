@@ -74,7 +74,7 @@ def test_built_in_fedavg_has_no_second_stage(tmp_path):
     search, made = Search(["fedavg"], {"num_server_rounds": 10}, [1], tmp_path), []
     assert search.run(runner(made))
     assert [config.server_lr for config in made] == [0.0] * 7
-    assert {config.rounds for config in made} == {10}
+    assert {(config.rounds, config.evaluate_every) for config in made} == {(10, 10)}
     assert search.choice("fedavg").lr == 0.1
     assert {row[2] for row in search.table().rows} == {"none"}
 

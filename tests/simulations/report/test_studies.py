@@ -22,6 +22,7 @@ def configs(name, given=None, *, seeds=(1,), methods=None, parent):
         ("spread", 4, 4),
         ("weights", 2, 2),
         ("patterns", 1, 1),
+        ("fedawe", 2 * 4 * 7, 0),
     ],
 )
 def test_studies_are_the_papers(tmp_path, name, runs, in_paper):
@@ -61,3 +62,16 @@ def test_a_floor_of_ones_own_replaces_the_studys(tmp_path):
 def test_an_unknown_study_is_named():
     with pytest.raises(ConfigError, match="NAME is 'all', but must be one of main, hetero"):
         study("all")
+
+
+def test_fedawes_study_has_a_local_step_size_per_method(tmp_path):
+    found = configs("fedawe", {"pattern": "bernoulli", "dataset": "svhn"}, parent=tmp_path)
+    assert {config.algorithm.name: config.lr for config in found} == {
+        **dict.fromkeys(["average-participating", "average-all", "fedau", "mifa", "fedvarp"], 0.05),
+        **dict.fromkeys(["fedawe", "known-statistics"], 0.1),
+    }
+    assert {(c.draw, c.clients, c.lr_decay, c.rounds) for c in found} == {
+        ("fedawe", 100, 0.1, 2000)
+    }
+    given = {"lr": 0.2, "pattern": "bernoulli"}
+    assert {config.lr for config in configs("fedawe", given, parent=tmp_path)} == {0.2}

@@ -1,0 +1,33 @@
+"""A value that is not allowed gets one sentence: "*name* is *value*, but must be *rule*."."""
+
+from math import isfinite
+
+import numpy as np
+
+
+def check(name: str, value: object, holds: object, rule: str) -> None:
+    """Raise ValueError about a value unless what the rule says holds."""
+    if not holds:
+        shown = value.item() if isinstance(value, np.generic) else value
+        raise ValueError(f"{name} is {shown!r}, but must be {rule}.")
+
+
+def is_integer(value: object, least: int) -> bool:
+    """Say whether a value is an integer of `least` or more."""
+    return isinstance(value, int | np.integer) and type(value) is not bool and int(value) >= least
+
+
+def check_count(name: str, value: int) -> int:
+    """Return a value as int, or raise ValueError if it is not an integer of 1 or more."""
+    check(name, value, is_integer(value, 1), "an integer >= 1")
+    return int(value)
+
+
+def check_positive(name: str, value: float) -> None:
+    """Raise ValueError unless a value is positive and finite."""
+    check(name, value, isfinite(value) and value > 0, "positive and finite")
+
+
+def check_delta(delta: float) -> None:
+    """Raise ValueError unless δ is the probability of a guarantee."""
+    check("delta", delta, 0 < delta < 1, "strictly between 0 and 1")
