@@ -11,12 +11,13 @@ import numpy as np
 import tomli_w
 
 from fedau_flwr.server.loop import RunFailure
+from simulations.bench import pause
 from simulations.bench.bare_loop import Bare
-from simulations.bench.pause import pause_file, take_turns, write_app
+from simulations.bench.pause import pause_file, take_turns
 from simulations.bench.settings import WARM_UP
 from simulations.config import RunConfig
 from simulations.launch.runner import Resources
-from simulations.launch.simulator import Simulator
+from simulations.launch.simulator import Simulator, write_app
 from simulations.runs.directory import RunDirectory
 from simulations.runs.experiment import open_experiment
 
@@ -35,7 +36,7 @@ class FlowerRuns:
         self._simulator = simulator
         self._resources = Resources(workers=workers)
         self._directory = directory
-        self._app = write_app(directory / "app")
+        self._app = write_app(directory / "app", serverapp=f"{pause.__name__}:server")
         self._count = 0
 
     def beside(self, bare: Bare, config: RunConfig) -> tuple[Times, np.ndarray]:

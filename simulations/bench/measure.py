@@ -1,6 +1,5 @@
 """All rows, one measurement after the other; those that compare rounds are made here."""
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,18 +16,15 @@ from simulations.bench.secure import secure_rows
 from simulations.bench.settings import WARM_UP, BenchSettings
 from simulations.bench.side_by_side import Say, Sides
 from simulations.config import RunConfig
-from simulations.launch.simulator import CLONE, Simulator
+from simulations.launch.simulator import Simulator
 from simulations.tasks.arrays import PARTS
 
 
 def measure(settings: BenchSettings, scratch: Path, say: Say) -> list[Row]:
     """Return all rows."""
-    # The apps of the benchmark are guests here and find our modules by this path.
-    paths = [str(CLONE), os.environ.get("PYTHONPATH", "")]
-    environment = {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     step = step_row(settings, say)
     rows = [step, share_row(settings, say), gpu_row(settings, say)]
-    with Simulator(workers=settings.workers, environment=environment) as simulator:
+    with Simulator(workers=settings.workers) as simulator:
         runs = FlowerRuns(simulator, settings.workers, scratch / "runs")
         rows = [*engine_rows(settings, runs, say), *rows, *growth_rows(settings, runs, say)]
         beside = peer_rows(settings, runs, scratch, say) if settings.environments else []

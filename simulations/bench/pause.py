@@ -6,13 +6,11 @@ run takes the file away and writes ``paused``, with the number of that round, an
 """
 
 import time
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event
 
 import numpy as np
-import tomli_w
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 from numpy.typing import NDArray
@@ -21,7 +19,6 @@ from fedau_flwr.files import save_text
 from fedau_flwr.server.callbacks import Callback
 from fedau_flwr.server.loop import RoundLoop
 from simulations.config import RunConfig
-from simulations.launch.simulator import CLONE
 from simulations.runs.directory import RunDirectory
 from simulations.server_app import run_experiment
 
@@ -87,20 +84,3 @@ def main(grid: Grid, context: Context) -> None:
     """Run the experiment that the run config describes."""
     config = RunConfig.parse(context.run_config)
     run_experiment(grid, config, [Pausing(RunDirectory(Path(config.run_dir)))])
-
-
-def write_app(directory: Path) -> Path:
-    """Write the directory of the app, which has the keys and the clients of the suite's own."""
-    suite = tomllib.loads((CLONE / "pyproject.toml").read_text(encoding="utf-8"))
-    own = suite["tool"]["flwr"]["app"]
-    app = {
-        "publisher": own["publisher"],
-        "components": {**own["components"], "serverapp": f"{__name__}:server"},
-        "config": own["config"],
-    }
-    project = {"name": "pausing", "version": "1.0.0", "description": "For `fedau bench`"}
-    project["license"] = suite["project"]["license"]
-    directory.mkdir(parents=True)
-    content = tomli_w.dumps({"project": project, "tool": {"flwr": {"app": app}}})
-    (directory / "pyproject.toml").write_text(content, encoding="utf-8")
-    return directory

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
+import tomli_w
+
 from fedau_flwr.server.loop import RunFailure
 from simulations.config import RunConfig
-from simulations.launch.process import free_port, stop_together
+from simulations.launch.process import Process, free_port, stop_together
 from simulations.launch.signals import one_interruption
 from simulations.launch.superlink import FlowerRun, SuperLink, Value
 from simulations.runs.directory import RunDirectory
@@ -30,7 +34,32 @@ END_SECONDS = 30.0
 _LONGEST_TEMP = 40
 """Ray puts sockets below its directory, and the path of a socket has 107 characters at most."""
 
+# Flower's engine would start it by itself, but only when all else is up.
+RAY = """
+import signal, sys, ray
+cores = int(sys.argv[1])
+ray.init("local", num_cpus=cores or None, include_dashboard=False, log_to_driver=False)
+signal.pause()
+"""
+
 Follow = Callable[[RunDirectory], None]
+
+
+def write_app(directory: Path, **components: str) -> Path:
+    """Write the directory of an app that is the clone's but for some components.
+
+    Flower would go through every file of the clone, of its environment too, to pack it anew for
+    each run; this one has no files, and its modules are found in the clone itself.
+    """
+    suite = tomllib.loads((CLONE / "pyproject.toml").read_text(encoding="utf-8"))
+    project = {key: suite["project"][key] for key in ("name", "version", "description", "license")}
+    own = suite["tool"]["flwr"]["app"]
+    app = {key: own[key] for key in ("publisher", "config")}
+    app["components"] = {**own["components"], **components}
+    directory.mkdir(parents=True)
+    content = tomli_w.dumps({"project": project, "tool": {"flwr": {"app": app}}})
+    (directory / "pyproject.toml").write_text(content, encoding="utf-8")
+    return directory
 
 
 class Simulator:
@@ -49,27 +78,36 @@ class Simulator:
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self._port = free_port(port)
-        self._environment = environment
+        self._environment = dict(environment or {})
+        self._workers = workers
         self._engine: dict[str, Value] = {
             "client-resources-num-cpus": 1,
             "client-resources-num-gpus": gpus,
         }
-        if workers:
-            self._engine["init-args-num-cpus"] = workers
         self._observed = 0.0
         self._ending: FlowerRun | None = None
+        self._ray: Process | None = None
 
     def __enter__(self) -> Self:
         short = "/tmp" if len(tempfile.gettempdir()) > _LONGEST_TEMP else None  # noqa: S108
         self._directory = Path(tempfile.mkdtemp(prefix="fedau-", dir=short))
-        # The machines of a cluster share no such files.
-        shared = {} if os.environ.get("RAY_ADDRESS") else {DIRECTORY: f"{self._directory}/arrays"}
-        environment = {**shared, **(self._environment or {})}
-        self.link = SuperLink(
-            self._directory, simulation=True, port=self._port, environment=environment
-        )
+        paths = [str(CLONE), os.environ.get("PYTHONPATH", "")]
+        own = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), **self._environment}
+        port = 0 if {**os.environ, **own}.get("RAY_ADDRESS") else free_port()
+        if port:
+            # The machines of a cluster that is there already share no such files.
+            own[DIRECTORY] = f"{self._directory}/arrays"
+            own |= {"RAY_ADDRESS": f"127.0.0.1:{port}", "RAY_GCS_SERVER_PORT": f"{port}"}
+        self.link = SuperLink(self._directory, simulation=True, port=self._port, environment=own)
         try:
             self.link.start()
+            if port:
+                command = [sys.executable, "-c", RAY, str(self._workers)]
+                log, variables = self._directory / "ray.log", self.link.environment
+                self._ray = Process("Ray", command, log=log, environment=variables)
+                self._ray.start()
+                self.link.needed.append(port)
+            self._app = write_app(self._directory / "app")
         except BaseException:
             self.__exit__()
             raise
@@ -79,12 +117,14 @@ class Simulator:
         # Whoever presses Ctrl-C once more must not leave half of it running.
         with one_interruption() as ignore:
             ignore()
-            stop_together([self.link, *([self._ending] if self._ending else [])])
+            # All that a run has to say is in its directory: nothing needs to be asked to end.
+            parts = [self.link, self._ending, self._ray]
+            stop_together([part for part in parts if part], timeout=0.0)
             shutil.rmtree(self._directory, ignore_errors=True)
 
     def run(self, config: RunConfig, nodes: int, *follow: Follow) -> dict[str, Any]:
         """Run an experiment with this clone's app; see `run_app`."""
-        return self.run_app(CLONE, config.to_dict(), nodes, *follow)
+        return self.run_app(self._app, config.to_dict(), nodes, *follow)
 
     def run_app(
         self, app: Path, config: Mapping[str, Value], nodes: int, *follow: Follow
@@ -152,8 +192,9 @@ class Simulator:
 
     def _check(self) -> None:
         """Note which processes there are, to end them all later; the SuperLink must be one."""
-        if not self.link.alive:
-            raise RunFailure(f"The SuperLink ended: {self.link.reason()}")
+        for name, part in (("The SuperLink", self.link), ("Ray", self._ray)):
+            if part is not None and not part.alive:
+                raise RunFailure(f"{name} ended: {part.reason()}")
         if time.monotonic() - self._observed > OBSERVE_SECONDS:
             self.link.observe()
             self._observed = time.monotonic()

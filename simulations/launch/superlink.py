@@ -10,6 +10,7 @@ import json
 import os
 import re
 import ssl
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,6 +34,20 @@ _ENGINE = {
     "RAY_prestart_worker_first_driver": "0",
     "RAY_enable_metrics_collection": "0",
 }
+
+# `flwr`, which is imported while what it needs comes up.
+SUBMIT = """
+import socket, sys, time
+from flwr.cli.app import app
+for port in sys.argv.pop(1).split(","):
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", int(port))).close()
+            break
+        except OSError:
+            time.sleep(0.02)
+app()
+"""
 
 
 class FlowerRun(Process):
@@ -99,6 +114,9 @@ class SuperLink(Process):
         super().__init__(
             "SuperLink", command, log=directory / "superlink.log", environment=variables
         )
+        self.needed = [self.port]
+        """Ports that have to answer before a run is handed over."""
+        self._simulation = simulation
         self._runs = 0
 
     @property
@@ -107,14 +125,15 @@ class SuperLink(Process):
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Start it and wait until it answers."""
+        """Start it and, unless it is for simulations, wait until it answers."""
         self.home.mkdir(parents=True, exist_ok=True)
         trust = {"root-certificates": str(self.ca)} if self.ca else {"insecure": True}
         connection = {"address": self.address, **trust}
         content = {"superlink": {"default": CONNECTION, CONNECTION: connection}}
         (self.home / "config.toml").write_text(tomli_w.dumps(content), encoding="utf-8")
         super().start()
-        self._wait_healthy(timeout=60.0)
+        if not self._simulation:
+            self._wait_healthy(timeout=60.0)
 
     def run_app(
         self,
@@ -124,7 +143,7 @@ class SuperLink(Process):
         log: Path,
         engine: Mapping[str, Value] | None = None,
     ) -> FlowerRun:
-        """Hand an app to the SuperLink and return the run, without waiting for anything.
+        """Hand an app to the SuperLink once it is up; returns the run without waiting for that.
 
         `config` replaces settings of the app, and `engine` those of the simulation engine, e.g.
         ``num-supernodes``; what Flower streams is appended to `log`.
@@ -133,7 +152,8 @@ class SuperLink(Process):
         overrides = self.home / f"run-{self._runs}.toml"
         overrides.write_text(tomli_w.dumps(config), encoding="utf-8")
         app = app.resolve()
-        command = ["flwr", "run", str(app), CONNECTION, "--stream", "--run-config", str(overrides)]
+        command = [sys.executable, "-c", SUBMIT, ",".join(map(str, self.needed)), "run", str(app)]
+        command += [CONNECTION, "--stream", "--run-config", str(overrides)]
         command += ["--federation-config", config_argument(engine)] if engine else []
         run = FlowerRun(f"run of {app.name}", command, log=log, environment=self.environment)
         run.start()

@@ -147,7 +147,6 @@ def interrupted(link, directory, times, happens=KeyboardInterrupt):
             "num-supernodes": 5,
             "client-resources-num-cpus": 1,
             "client-resources-num-gpus": 0.0,
-            "init-args-num-cpus": 3,
         }
 
 
