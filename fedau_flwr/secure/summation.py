@@ -9,6 +9,7 @@ from typing import Any
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 
 from .._log import log
+from ..checks import check
 from ..client.preparation import NOISE_TAIL, Preparation
 from ..server.deadlines import DeadlineGrid
 from ..server.summation import Round, Sum, Summation
@@ -74,14 +75,10 @@ class SecureSum(Summation):
         roster: Path | str | None = None,
         max_offences: int = 2,
     ) -> None:
-        if min_cohort < 2:
-            raise ValueError(f"min_cohort={min_cohort} must be at least 2.")
-        if not 0 <= colluding < min_cohort:
-            raise ValueError(
-                f"colluding={colluding} must be at least 0 and below min_cohort={min_cohort}."
-            )
-        if not exchange_timeout > 0:
-            raise ValueError(f"exchange_timeout={exchange_timeout} must be > 0 seconds.")
+        check("min_cohort", min_cohort, min_cohort >= 2, "at least 2")
+        rule = f"at least 0 and below min_cohort, {min_cohort}"
+        check("colluding", colluding, 0 <= colluding < min_cohort, rule)
+        check("exchange_timeout", exchange_timeout, exchange_timeout > 0, "> 0 seconds")
         self.fixed_point = fixed_point or FixedPoint()
         self.min_cohort = min_cohort
         self.topology = topology or Topology()
