@@ -195,8 +195,7 @@ class InverseProbabilityWeighting(Weighting):
     """Weight ``1/p`` for a client whose participation probability is known."""
 
     def __init__(self, p: float) -> None:
-        if not 0.0 < p <= 1.0:
-            raise ValueError(f"p is {p!r}, but a participation probability must be in (0, 1].")
+        check("p", p, 0.0 < p <= 1.0, "a participation probability, in (0, 1]")
         self.p = p
 
     def __repr__(self) -> str:

@@ -169,9 +169,6 @@ class MatrixPrivacy:
         self.plan = NoisePlan(matrix, self.rounds, self.separation)
 
     def _settings(self) -> dict[str, Any]:
-        separation = {
-            "separation": self.separation.rounds,
-            "participations": self.separation.limit,
-        }
+        separation = {"separation": self.separation.rounds, "participations": self.separation.limit}
         names = ("norm", "epsilon", "delta", "rounds")
         return {**{name: getattr(self, name) for name in names}, **separation}

@@ -101,6 +101,11 @@ class FixedPoint:
         exact = np.float32 if self.bits <= 25 and given.dtype.itemsize <= 4 else np.float64
         return grid.astype(exact, copy=False), clipped
 
+    def check_noise(self, name: str, std: float) -> None:
+        """Refuse noise below four steps of the grid."""
+        least = MIN_NOISE_STEPS * self.step
+        check(name, std, std >= least, f"at least four steps of the grid ({least}); use more bits")
+
     def add_noise(self, grid: Floats, std: float, generator: SecureGenerator) -> tuple[Floats, int]:
         """Add discrete Gaussian noise, in steps of the grid; count what leaves the range.
 
@@ -109,11 +114,7 @@ class FixedPoint:
         several discrete Gaussians is one in all but name, to 10·exp(-π²σ²) per value and client
         (Kairouz et al. 2021), and its ε that of the continuous one.
         """
-        if not std >= MIN_NOISE_STEPS * self.step:
-            raise ValueError(
-                f"noise of {std} must be at least four steps of the grid "
-                f"({MIN_NOISE_STEPS * self.step}); use more bits."
-            )
+        self.check_noise("noise", std)
         noise = discrete_gaussian(generator, std / self.step, np.size(grid))
         steps = np.array(np.multiply(grid, 1 / self.step, dtype=np.float64))
         steps += noise.reshape(np.shape(grid))
