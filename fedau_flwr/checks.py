@@ -5,11 +5,13 @@ from math import isfinite
 import numpy as np
 
 
-def check(name: str, value: object, holds: object, rule: str) -> None:
-    """Raise ValueError about a value unless what the rule says holds."""
+def check(
+    name: str, value: object, holds: object, rule: str, error: type[Exception] = ValueError
+) -> None:
+    """Raise an error about a value unless what the rule says holds."""
     if not holds:
         shown = value.item() if isinstance(value, np.generic) else value
-        raise ValueError(f"{name} is {shown!r}, but must be {rule}.")
+        raise error(f"{name} is {shown!r}, but must be {rule}.")
 
 
 def is_integer(value: object, least: int) -> bool:

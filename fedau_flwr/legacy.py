@@ -26,8 +26,9 @@ from flwr.server.workflow import SecAggPlusWorkflow
 from ._log import log
 from .arrays import Arrays, is_averaged, moved
 from .calling import caller
+from .checks import check_count
 from .methods.fedau import check_divisor
-from .server.ledger import Ledger, check_population
+from .server.ledger import Ledger
 from .server.outcome import Outcome
 from .server.reasons import sentence
 from .server.replies import unweighted as why_unweighted
@@ -66,10 +67,9 @@ class FedAU(FedAvg):
         unweighted: Iterable[str] = (),
         **options: Any,
     ) -> None:
-        check_population(num_clients)
+        self.num_clients = check_count("num_clients", num_clients)
         check_divisor(divisor)
         super().__init__(**{"fraction_evaluate": 0.0, **options})
-        self.num_clients = num_clients
         self.server_learning_rate = server_learning_rate
         self.divisor = divisor
         self.ledger = Ledger()

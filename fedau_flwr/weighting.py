@@ -15,6 +15,7 @@ from dataclasses import astuple, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from .checks import check
 from .weight_state import StateError, WeightState, WeightStates
 
 
@@ -72,8 +73,8 @@ class FedAUWeighting(Weighting):
 
     def __init__(self, cutoff: int | None = 50, smoothing: float | None = None) -> None:
         check_cutoff("cutoff", cutoff)
-        if smoothing is not None and not 0.0 < smoothing <= 1.0:
-            raise ValueError(f"smoothing is {smoothing!r}, but must be in (0, 1] or None.")
+        fine = smoothing is None or 0.0 < smoothing <= 1.0
+        check("smoothing", smoothing, fine, "in (0, 1] or None")
         self.cutoff = cutoff
         self.smoothing = smoothing
 
@@ -194,8 +195,7 @@ class InverseProbabilityWeighting(Weighting):
     """Weight ``1/p`` for a client whose participation probability is known."""
 
     def __init__(self, p: float) -> None:
-        if not 0.0 < p <= 1.0:
-            raise ValueError(f"p is {p!r}, but a participation probability must be in (0, 1].")
+        check("p", p, 0.0 < p <= 1.0, "a participation probability, in (0, 1]")
         self.p = p
 
     def __repr__(self) -> str:

@@ -6,14 +6,7 @@ from .device_traces import read_events, read_fedscale, read_flash
 from .grid import AvailabilityGrid
 from .host_grid import HostGrid
 from .identity import IdentifiedGrid
-from .independent import (
-    ArrivalDeparture,
-    Bernoulli,
-    Independent,
-    InterleavedSine,
-    Sine,
-    Staircase,
-)
+from .independent import ArrivalDeparture, Bernoulli, Independent, InterleavedSine, Sine, Staircase
 from .markov import Markov
 from .probabilities import participation_probabilities, uniform_class_probabilities
 from .process import Process

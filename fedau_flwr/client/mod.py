@@ -13,6 +13,7 @@ from .. import _flower
 from .._log import log
 from ..arrays import Arrays
 from ..calling import caller
+from ..checks import check
 from ..weighting import FedAUWeighting, Weighting
 from ..wire.dialects import reply_content
 from ..wire.parts import Parts
@@ -91,25 +92,17 @@ class FedAUMod:
         self._report = report
         self._store = store
         self._transforms = tuple(transforms)
-        if weighting is not None and not isinstance(weighting, Weighting):
-            raise ValueError(
-                f"weighting is {weighting!r}, but must be a weighting such as "
-                "FedAUWeighting(cutoff=50)."
-            )
+        fine = weighting is None or isinstance(weighting, Weighting)
+        check("weighting", weighting, fine, "a weighting such as FedAUWeighting(cutoff=50)")
         if weighting is not None:
             self._separation.check_cutoff(weighting)
-        if isinstance(report, str):
-            raise ValueError(f"report is {report!r}, but must be a tuple of metric names.")
-        if {"num-examples", "num_examples"} & {*report}:
-            raise ValueError(
-                f"report is {report!r}, but must not name the example count, by which a "
-                "strategy of fedau_flwr knows an unweighted model."
-            )
+        check("report", report, not isinstance(report, str), "a tuple of metric names")
+        fine = not {"num-examples", "num_examples"} & {*report}
+        rule = "without the example count, by which a strategy knows an unweighted model"
+        check("report", report, fine, rule)
         for kind in self._transforms:
-            if not (isinstance(kind, type) and issubclass(kind, Transform)):
-                raise ValueError(
-                    f"transforms has {kind!r}, but must have classes derived from Transform."
-                )
+            fine = isinstance(kind, type) and issubclass(kind, Transform)
+            check("one of transforms", kind, fine, "a class derived from Transform")
 
     def __call__(self, message: Message, context: Context, call_next: CallNext) -> Message:
         """Handle one message; all but train messages pass through, if the node's owner agrees."""
@@ -217,8 +210,8 @@ class FedAUMod:
 
     def _importance_in(self, context: Context) -> float:
         value = self._importance(context) if callable(self._importance) else self._importance
-        if not isinstance(value, int | float) or not 0 <= value < math.inf:
-            raise Refusal(f"importance is {value!r}, but must be a finite number >= 0.")
+        fine = isinstance(value, int | float) and 0 <= value < math.inf
+        check("importance", value, fine, "a finite number >= 0", Refusal)
         return value
 
 

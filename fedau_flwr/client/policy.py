@@ -12,6 +12,7 @@ from typing import Any
 
 from flwr.app import Context
 
+from ..checks import check
 from ..wire.requests import Refusal
 from .state_directory import STATE_DIR
 
@@ -106,10 +107,10 @@ def _read(items: tuple[tuple[str, Any], ...]) -> NodePolicy:
         delta=_number(config, DELTA, 1e-5, float),
     )
     for app in policy.apps:
-        if len(app) != 64 or not set(app) <= set("0123456789abcdef"):
-            raise Refusal(f"{ALLOW_APPS} has {app!r}, but must have SHA-256 in 64 hex digits.")
-    if policy.epsilon and not 0 < policy.delta < 1:
-        raise Refusal(f"{DELTA} is {policy.delta}, but must be strictly between 0 and 1.")
+        fine = len(app) == 64 and set(app) <= set("0123456789abcdef")
+        check(f"one of {ALLOW_APPS}", app, fine, "SHA-256 in 64 hex digits", Refusal)
+    fine = not policy.epsilon or 0 < policy.delta < 1
+    check(DELTA, policy.delta, fine, "strictly between 0 and 1", Refusal)
     if (policy.require_secure or policy.epsilon) and not config.get(STATE_DIR):
         key = REQUIRE_SECURE if policy.require_secure else EPSILON
         raise Refusal(
@@ -121,8 +122,7 @@ def _read(items: tuple[tuple[str, Any], ...]) -> NodePolicy:
 
 def _value(config: Mapping[str, Any], key: str, default: Any, rule: str) -> Any:
     value = config.get(key, default)
-    if type(value) is not type(default):
-        raise Refusal(f"{key} is {value!r}, but must be {rule}.")
+    check(key, value, type(value) is type(default), rule, Refusal)
     return value
 
 
@@ -133,7 +133,6 @@ def _names(config: Mapping[str, Any], key: str) -> frozenset[str]:
 
 def _number(config: Mapping[str, Any], key: str, default: Any, kind: type) -> Any:
     value = config.get(key, default)
-    if type(value) not in (int, kind) or not 0 <= value < inf:
-        what = "an integer" if kind is int else "a number"
-        raise Refusal(f"{key} is {value!r}, but must be {what} >= 0.")
+    rule = "an integer >= 0" if kind is int else "a number >= 0"
+    check(key, value, type(value) in (int, kind) and 0 <= value < inf, rule, Refusal)
     return kind(value)

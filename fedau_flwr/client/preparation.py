@@ -16,6 +16,7 @@ import numpy as np
 from flwr.app import RecordDict
 
 from .._log import log
+from ..checks import check, is_integer
 from ..privacy.clipping import AdaptiveNorm, clip
 from ..privacy.generator import SecureGenerator
 from ..privacy.noise import share_std
@@ -48,14 +49,12 @@ class Preparation:
 
     def __post_init__(self) -> None:
         for name in ("norm", "bit_std"):
-            if (value := getattr(self, name)) is not None and not _positive(value):
-                raise ValueError(f"{name}={value} must be positive and finite.")
-        if self.noise_std != 0 and not _positive(self.noise_std):
-            raise ValueError(f"noise_std={self.noise_std} must be finite and not negative.")
-        if type(self.colluding) is not int or self.colluding < 0:
-            raise ValueError(f"colluding={self.colluding} must be an integer >= 0.")
-        if self.seed is not None and (type(self.seed) is not int or self.seed < 0):
-            raise ValueError(f"seed={self.seed} must be an integer >= 0.")
+            value = getattr(self, name)
+            check(name, value, value is None or _positive(value), "positive and finite")
+        fine = self.noise_std == 0 or _positive(self.noise_std)
+        check("noise_std", self.noise_std, fine, "finite and not negative")
+        check("colluding", self.colluding, is_integer(self.colluding, 0), "an integer >= 0")
+        check("seed", self.seed, self.seed is None or is_integer(self.seed, 0), "an integer >= 0")
 
     @property
     def noise_multiplier(self) -> float:
@@ -123,19 +122,16 @@ class Preparation:
             ("norm", self.norm or 0.0, self.noise_std),
             ("bit", 0.5, self.bit_std or 0.0),
         ):
-            if std and std < MIN_NOISE_STEPS * grid.step:
-                raise ValueError(
-                    f"noise of {std} must be at least four steps of the grid "
-                    f"({MIN_NOISE_STEPS * grid.step}); use more bits"
+            if std:
+                grid.check_noise("noise", std)
+                least = most + NOISE_TAIL * std
+                rule = (
+                    f"at least {least}, the {what} and {NOISE_TAIL:g} standard deviations of noise"
                 )
-            if std and most + NOISE_TAIL * std > grid.value_range:
-                raise ValueError(
-                    f"value_range={grid.value_range} must be at least {most + NOISE_TAIL * std}, "
-                    f"the {what} and {NOISE_TAIL:g} standard deviations of its noise"
-                )
-        if self.bit_std is not None and grid.step > AdaptiveNorm.bit(True):
-            # Rounded up, one client would change the sum of the bits by more than it is charged.
-            raise ValueError(f"the grid's step of {grid.step} must be at most 1/2, as the bit is")
+                check("value_range", grid.value_range, grid.value_range >= least, rule)
+        # Rounded up, one client would change the sum of the bits by more than it is charged.
+        fine = self.bit_std is None or grid.step <= AdaptiveNorm.bit(True)
+        check("the grid's step", grid.step, fine, "at most 1/2, as the bit is")
 
     def shared(self, survivors: int, colluding: int = 0) -> Self:
         """Return this with one client's share of the noise, enough for a sum over `survivors`.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .._log import log
+from ..checks import check
 from ..weighting import FedAUWeighting, Weighting
 from ..wire.requests import Refusal, Request
 from .answered import Answers
@@ -117,5 +118,4 @@ class Separation:
 
 
 def _check(key: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{key} is {value!r}, but must be an integer >= 1.")
+    check(key, value, type(value) is int and value >= 1, "an integer >= 1")

@@ -22,13 +22,7 @@ from flwr.app import Context
 
 from .._log import log
 from ..arrays import Arrays
-from ..files import (
-    make_private_folder,
-    open_handle,
-    open_to_others,
-    save_arrays,
-    write_atomically,
-)
+from ..files import make_private_folder, open_handle, open_to_others, save_arrays, write_atomically
 from ..weight_state import StateError
 from ..wire.requests import Refusal
 from .answered import Answers

@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Arrays, difference, is_averaged, moved, scaled, wire_dtype
+from ..checks import check_positive
 from ..client.transform import Memory, Transform, Turn
-from ..privacy.clipping import check_positive, clip
+from ..privacy.clipping import clip
 from ..server.strategy import SumStrategy
 from ..wire.parts import UPDATE, Parts
 

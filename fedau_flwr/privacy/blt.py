@@ -11,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 
+from ..checks import check
 from .minimise import minimise
 from .toeplitz import Vector, prefix_variances, relative_error, sensitivity
 
@@ -35,10 +36,10 @@ class BufferedToeplitz:
             raise ValueError(
                 f"decays are {len(self.decays)}, but must be as many as scales, {len(self.scales)}."
             )
-        if not all(scale > 0 for scale in self.scales) or not sum(self.scales) <= 1:
-            raise ValueError(f"scales is {self.scales}, but must be positive, at most 1 together.")
-        if not all(0 <= decay <= 1 for decay in self.decays):
-            raise ValueError(f"decays is {self.decays}, but must be between 0 and 1.")
+        fine = all(scale > 0 for scale in self.scales) and sum(self.scales) <= 1
+        check("scales", self.scales, fine, "positive, at most 1 together")
+        fine = all(0 <= decay <= 1 for decay in self.decays)
+        check("decays", self.decays, fine, "between 0 and 1")
 
     def coefficients(self, rounds: int) -> Vector:
         """Return the first column of C."""
@@ -94,8 +95,7 @@ def best_buffers(
     error : str
         Which mean square error to minimise: the mean over the rounds or the last, largest one.
     """
-    if buffers is not None and buffers < 1:
-        raise ValueError(f"buffers is {buffers}, but must be at least 1.")
+    check("buffers", buffers, buffers is None or buffers >= 1, "at least 1")
 
     def loss(x: Vector) -> float:
         blt = _from_unconstrained(x)

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from math import sqrt
 from pathlib import Path
 
+from ..checks import check_delta, check_positive
 from ..client.separation import Separation
-from .clipping import check_positive
 from .gdp import epsilon_of, participations
 from .spent import renyi_epsilon, spent_metrics
 
@@ -57,8 +57,7 @@ class PrivacyBudget:
         participations: int | None = None,
     ) -> None:
         check_positive("epsilon", epsilon)
-        if not 0 < delta < 1:
-            raise ValueError(f"delta={delta} must be strictly between 0 and 1.")
+        check_delta(delta)
         self.epsilon = epsilon
         self.delta = delta
         self.separation = Separation(separation, participations)

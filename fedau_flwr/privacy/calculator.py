@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import ceil, sqrt
 
+from ..checks import check, check_positive
 from ..client.separation import Separation
 from .gdp import epsilon_of, mu_of, participations, releases_within
 from .gdp import noise_multiplier as multiplier_of
@@ -69,10 +70,8 @@ def options(
     """
     if (epsilon is None) == (noise_multiplier is None):
         raise ValueError("either epsilon or noise_multiplier must be given, and not both.")
-    if noise_multiplier is not None and not 0 < noise_multiplier < float("inf"):
-        raise ValueError(
-            f"noise_multiplier is {noise_multiplier}, but must be positive and finite."
-        )
+    if noise_multiplier is not None:
+        check_positive("noise_multiplier", noise_multiplier)
     target = None if epsilon is None else mu_of(epsilon, delta)
     table = []
     plain = 0.0
@@ -109,11 +108,9 @@ def rounds_within(epsilon: float, delta: float, noise_multiplier: float, separat
 def least_separation(epsilon: float, delta: float, noise_multiplier: float, rounds: int) -> int:
     """Return the smallest separation at which `rounds` rounds keep a guarantee."""
     turns = releases_within(epsilon, delta, noise_multiplier)
-    if not turns:
-        raise ValueError(
-            f"noise_multiplier is {noise_multiplier}, but must be at least "
-            f"{multiplier_of(epsilon, delta, 1):.4g}: not one sum keeps within the guarantee."
-        )
+    least = multiplier_of(epsilon, delta, 1)
+    rule = f"at least {least:.4g}: not one sum keeps within the guarantee"
+    check("noise_multiplier", noise_multiplier, turns, rule)
     return ceil(rounds / turns)
 
 

@@ -12,13 +12,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import check, check_positive
+
 Floats = NDArray[np.floating[Any]]
-
-
-def check_positive(name: str, value: float) -> None:
-    """Raise ValueError unless a value is positive and finite."""
-    if not isfinite(value) or value <= 0:
-        raise ValueError(f"{name}={value} must be positive and finite.")
 
 
 def l2_norm(arrays: Sequence[Floats]) -> float:
@@ -37,10 +33,7 @@ def clip(arrays: Sequence[Floats], norm: float, *, slack: float = 0.0) -> tuple[
     grid of a secure sum moves them by up to `FixedPoint.rounding_error`.
     """
     bound = norm - slack
-    if bound <= 0:
-        raise ValueError(
-            f"norm={norm} must exceed slack={slack}, the error of rounding; use more bits."
-        )
+    check("norm", norm, bound > 0, f"above {slack}, the error of rounding; use more bits")
     length = l2_norm(arrays)
     if not isfinite(length):
         raise ValueError("a contribution with values that are not finite cannot be clipped")
@@ -87,8 +80,7 @@ class AdaptiveNorm:
     def __post_init__(self) -> None:
         for name in ("norm", "learning_rate", "bit_noise"):
             check_positive(name, getattr(self, name))
-        if not 0 <= self.quantile <= 1:
-            raise ValueError(f"quantile={self.quantile} must be between 0 and 1.")
+        check("quantile", self.quantile, 0 <= self.quantile <= 1, "between 0 and 1")
 
     @staticmethod
     def bit(within: bool) -> float:
@@ -101,11 +93,8 @@ class AdaptiveNorm:
         ``(z^-2 - (2·bit_noise)^-2)^(-1/2)``: both releases together then cost as much as one with
         `noise_multiplier`.
         """
-        if 2 * self.bit_noise <= noise_multiplier:
-            raise ValueError(
-                f"bit_noise={self.bit_noise} must be more than half of "
-                f"noise_multiplier={noise_multiplier}."
-            )
+        rule = f"more than half of noise_multiplier, {noise_multiplier}"
+        check("bit_noise", self.bit_noise, 2 * self.bit_noise > noise_multiplier, rule)
         return 1 / sqrt(noise_multiplier**-2 - (2 * self.bit_noise) ** -2)
 
     def update(self, noisy_bits: float, clients: int) -> Self:

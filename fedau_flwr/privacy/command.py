@@ -7,13 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from .calculator import (
-    COLUMNS,
-    effective_noise,
-    least_separation,
-    options,
-    rounds_within,
-)
+from ..checks import check, check_delta
+from .calculator import COLUMNS, effective_noise, least_separation, options, rounds_within
 from .gdp import composed, delta_of, participations
 from .picture import draw_noise
 
@@ -97,16 +92,14 @@ def _solved(
     elif rounds is None:
         rounds = rounds_within(epsilon, delta or DELTA, noise, separation or 1)
         typer.echo(f"rounds: {rounds}")
-        if not rounds:
-            raise ValueError(f"noise_multiplier is {noise}, but must be larger for one round.")
+        check("noise_multiplier", noise, rounds, "larger for one round")
     elif separation is None:
         separation = least_separation(epsilon, delta or DELTA, noise, rounds)
         typer.echo(f"separation: {separation}")
     else:
         delta = delta_of(epsilon, composed(noise, participations(rounds, separation, limit)))
         typer.echo(f"delta: {delta:.3g}")
-        if not 0 < delta < 1:
-            raise ValueError(f"delta is {delta}, but must be strictly between 0 and 1.")
+        check_delta(delta)
     return {
         "epsilon": epsilon,
         "noise_multiplier": noise,
@@ -118,8 +111,8 @@ def _solved(
 
 def _separations(text: str, rounds: int) -> list[int]:
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and int(part) >= 1 for part in parts):
-        raise ValueError(f"separations is {text!r}, but must be like 1,10,50.")
+    fine = all(part.isdecimal() and int(part) >= 1 for part in parts)
+    check("separations", text, fine, "like 1,10,50")
     return [int(part) for part in parts if int(part) <= rounds]
 
 

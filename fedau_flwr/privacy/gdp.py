@@ -8,13 +8,15 @@ Every inverse is rounded to the safe side: ε up, μ down.
 """
 
 from collections.abc import Callable
-from math import ceil, erfc, exp, isfinite, log, pi, sqrt
+from math import ceil, erfc, exp, inf, log, pi, sqrt
+
+from ..checks import check, check_delta, check_positive
 
 
 def delta_of(epsilon: float, mu: float) -> float:
     """Return the smallest δ at which μ-GDP is (ε, δ)-differential privacy."""
-    _require("epsilon", epsilon, epsilon >= 0, "finite and not negative")
-    _require("mu", mu, mu >= 0, "finite and not negative")
+    check("epsilon", epsilon, 0 <= epsilon < inf, "finite and not negative")
+    check("mu", mu, 0 <= mu < inf, "finite and not negative")
     if mu == 0:
         return 0.0
     low, high = epsilon / mu - mu / 2, epsilon / mu + mu / 2
@@ -27,7 +29,7 @@ def delta_of(epsilon: float, mu: float) -> float:
 
 def epsilon_of(delta: float, mu: float) -> float:
     """Return the smallest ε at which μ-GDP is (ε, δ)-differential privacy."""
-    _require_delta(delta)
+    check_delta(delta)
     if delta_of(0.0, mu) <= delta:
         return 0.0
     # Φ(-x) ≤ exp(-x²/2) / 2 makes δ small enough here.
@@ -37,8 +39,8 @@ def epsilon_of(delta: float, mu: float) -> float:
 
 def mu_of(epsilon: float, delta: float) -> float:
     """Return the largest μ at which μ-GDP is (ε, δ)-differential privacy."""
-    _require("epsilon", epsilon, epsilon >= 0, "finite and not negative")
-    _require_delta(delta)
+    check("epsilon", epsilon, 0 <= epsilon < inf, "finite and not negative")
+    check_delta(delta)
 
     def within(mu: float) -> bool:
         return delta_of(epsilon, mu) <= delta
@@ -53,31 +55,31 @@ def mu_of(epsilon: float, delta: float) -> float:
 
 def participations(rounds: int, separation: int = 1, limit: int | None = None) -> int:
     """Return how often a client can take part: ``k = min(ceil(T / b), limit)``."""
-    _require("rounds", rounds, rounds >= 1, "at least 1")
-    _require("separation", separation, separation >= 1, "at least 1")
+    check("rounds", rounds, 1 <= rounds < inf, "at least 1")
+    check("separation", separation, 1 <= separation < inf, "at least 1")
     most = ceil(rounds / separation)
     if limit is None:
         return most
-    _require("limit", limit, limit >= 1, "at least 1")
+    check("limit", limit, 1 <= limit < inf, "at least 1")
     return min(most, limit)
 
 
 def composed(noise_multiplier: float, releases: int) -> float:
     """Return the μ of independent releases with noise of `noise_multiplier` sensitivities each."""
-    _require("noise_multiplier", noise_multiplier, noise_multiplier > 0, "positive and finite")
-    _require("releases", releases, releases >= 0, "not negative")
+    check_positive("noise_multiplier", noise_multiplier)
+    check("releases", releases, 0 <= releases < inf, "not negative")
     return sqrt(releases) / noise_multiplier
 
 
 def noise_multiplier(epsilon: float, delta: float, releases: int) -> float:
     """Return the noise, in sensitivities, at which `releases` sums together are (ε, δ)-private."""
-    _require("releases", releases, releases >= 1, "at least 1")
+    check("releases", releases, 1 <= releases < inf, "at least 1")
     return sqrt(releases) / mu_of(epsilon, delta)
 
 
 def releases_within(epsilon: float, delta: float, noise_multiplier: float) -> int:
     """Return how many releases with `noise_multiplier` an (ε, δ) budget has room for."""
-    _require("noise_multiplier", noise_multiplier, noise_multiplier > 0, "positive and finite")
+    check_positive("noise_multiplier", noise_multiplier)
     most = mu_of(epsilon, delta)
     count = int((most * noise_multiplier) ** 2) + 1
     while composed(noise_multiplier, count) > most:
@@ -100,12 +102,3 @@ def _bisect(left: Callable[[float], bool], low: float, high: float) -> tuple[flo
     while low < (middle := low + (high - low) / 2) < high:
         low, high = (middle, high) if left(middle) else (low, middle)
     return low, high
-
-
-def _require(name: str, value: float, holds: bool, rule: str) -> None:
-    if not (isfinite(value) and holds):
-        raise ValueError(f"{name} is {value}, but must be {rule}.")
-
-
-def _require_delta(delta: float) -> None:
-    _require("delta", delta, 0 < delta < 1, "strictly between 0 and 1")

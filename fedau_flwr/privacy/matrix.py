@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from .._log import log
+from ..checks import check, check_positive
 from ..client.separation import Separation
 from .blt import BufferedToeplitz
-from .clipping import AdaptiveNorm, check_positive
+from .clipping import AdaptiveNorm
 from .gdp import epsilon_of, mu_of
 from .plan import NoisePlan, best_plan
 from .spent import spent_metrics
@@ -76,10 +77,9 @@ class MatrixPrivacy:
         check_positive("norm", norm)
         check_positive("memory_limit", memory_limit)
         check_positive("epsilon", epsilon)
-        if type(rounds) is not int or rounds < 1:
-            raise ValueError(f"rounds is {rounds!r}, but must be an integer >= 1.")
-        if bands != "auto" and not (type(bands) is int and 1 <= bands <= rounds):
-            raise ValueError(f"bands is {bands!r}, but must be 'auto' or from 1 to {rounds}.")
+        check("rounds", rounds, type(rounds) is int and rounds >= 1, "an integer >= 1")
+        fine = bands == "auto" or (type(bands) is int and 1 <= bands <= rounds)
+        check("bands", bands, fine, f"'auto' or from 1 to {rounds}")
         self.norm, self.epsilon, self.delta, self.rounds = norm, epsilon, delta, rounds
         self.separation = Separation(separation, participations)
         self.bands, self.memory_limit = bands, memory_limit
@@ -155,11 +155,8 @@ class MatrixPrivacy:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on with the matrix of a checkpoint; other settings than then are refused."""
         for key, mine in self._settings().items():
-            if state.get(key) != mine:
-                raise ValueError(
-                    f"{key} is {mine}, but must be {state.get(key)} as in the training that is "
-                    "resumed: correlated noise is planned for the whole of it."
-                )
+            rule = f"{state.get(key)} as in the training that is resumed, which the noise is for"
+            check(key, mine, state.get(key) == mine, rule)
         if self.releases is None:
             raise ValueError(
                 "releases is None, but must be the directory of the training that is resumed: "
@@ -172,9 +169,6 @@ class MatrixPrivacy:
         self.plan = NoisePlan(matrix, self.rounds, self.separation)
 
     def _settings(self) -> dict[str, Any]:
-        separation = {
-            "separation": self.separation.rounds,
-            "participations": self.separation.limit,
-        }
+        separation = {"separation": self.separation.rounds, "participations": self.separation.limit}
         names = ("norm", "epsilon", "delta", "rounds")
         return {**{name: getattr(self, name) for name in names}, **separation}

@@ -44,11 +44,7 @@ def _gradient(function: Callable[[Vector], float], x: Vector, step: float = 3e-5
 
 
 def _descend(
-    function: Callable[[Vector], float],
-    x: Vector,
-    value: float,
-    direction: Vector,
-    slope: float,
+    function: Callable[[Vector], float], x: Vector, value: float, direction: Vector, slope: float
 ) -> tuple[Vector, float] | None:
     """Return a point along `direction` that is lower, halving the step; None if there is none."""
     # No parameter moves by more than 2 at once: logarithms of scales and decays bend quickly.

@@ -14,7 +14,8 @@ from math import sqrt
 
 import numpy as np
 
-from .clipping import Floats, check_positive
+from ..checks import check, check_positive
+from .clipping import Floats
 
 
 def sum_std(noise_multiplier: float, norm: float) -> float:
@@ -37,11 +38,8 @@ def share_std(std: float, *, survivors: int, colluding: int = 0) -> float:
     colluding : int
         How many of these may tell the server their own share of the noise.
     """
-    if survivors <= colluding or colluding < 0:
-        raise ValueError(
-            f"survivors={survivors} must be more than colluding={colluding}, "
-            "and neither can be negative."
-        )
+    rule = f"more than colluding, {colluding}, which must not be negative"
+    check("survivors", survivors, survivors > colluding >= 0, rule)
     return std / sqrt(survivors - colluding)
 
 

@@ -19,12 +19,13 @@ terms: it changes by about 2^-20, and ε by less than 1e-5.
 """
 
 from collections.abc import Mapping, Sequence
-from math import frexp, isfinite, ldexp, sqrt
+from math import frexp, ldexp, sqrt
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import check, check_positive
 from .blt import BufferedToeplitz
 from .generator import SecureGenerator
 from .noise_memory import BandMemory, BufferMemory, NoiseMemory
@@ -39,8 +40,7 @@ _PART = 1 << 13
 
 def step_of(std: float) -> float:
     """Return the step of the grid: a power of two, between 2^-25 and 2^-24 of `std`."""
-    if not isfinite(std) or std <= 0:
-        raise ValueError(f"std is {std}, but must be positive and finite.")
+    check_positive("std", std)
     return ldexp(1.0, frexp(std)[1] - 1 - _STEP_BITS)
 
 
@@ -51,10 +51,8 @@ def guarded_std(noise_multiplier: float, norm: float, size: int) -> float:
     """
     excess = noise_multiplier * ldexp(sqrt(size), -_STEP_BITS)
     if excess > 0.5:
-        raise ValueError(
-            f"noise_multiplier is {noise_multiplier}, but must be at most "
-            f"{0.5 * noise_multiplier / excess:.4g} for sums of {size} values."
-        )
+        rule = f"at most {0.5 * noise_multiplier / excess:.4g} for sums of {size} values"
+        check("noise_multiplier", noise_multiplier, False, rule)
     return noise_multiplier * norm / (1 - excess)
 
 

@@ -14,6 +14,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import check
 from .gdp import participations as most_participations
 
 Vector = NDArray[np.float64]
@@ -24,8 +25,7 @@ def square_root(bands: int) -> Vector:
 
     ``c_j = c_{j-1} (2j - 1) / (2j)``: 1, 1/2, 3/8, 5/16, …
     """
-    if bands < 1:
-        raise ValueError(f"bands is {bands}, but must be at least 1.")
+    check("bands", bands, bands >= 1, "at least 1")
     j = np.arange(1, bands)
     return np.concatenate(([1.0], np.cumprod((2 * j - 1) / (2 * j))))
 
@@ -99,8 +99,7 @@ def best_bands(
     once. The first sixteen are compared, then ever fewer, and then those close to the best.
     """
     most = rounds if most is None else min(most, rounds)
-    if most < 1:
-        raise ValueError(f"most is {most}, but must be at least 1.")
+    check("most", most, most >= 1, "at least 1")
     errors: dict[int, float] = {}
 
     def best(multiples: Iterable[int]) -> int:
@@ -122,6 +121,5 @@ def _first_column(coefficients: ArrayLike, rounds: int) -> Vector:
     c = np.asarray(coefficients, np.float64)
     if c.ndim != 1 or not len(c) or c[0] != 1 or not np.all(np.isfinite(c)):
         raise ValueError("coefficients must be finite and begin with 1.")
-    if rounds < 1:
-        raise ValueError(f"rounds is {rounds}, but must be at least 1.")
+    check("rounds", rounds, rounds >= 1, "at least 1")
     return c[:rounds]

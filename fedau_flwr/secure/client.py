@@ -21,6 +21,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..checks import check
 from ..wire.fixed_point import Ring
 from . import crypto, shamir
 from .checks import Checks
@@ -77,8 +78,7 @@ class SecureClient:
         roster: Roster | None = None,
         state: bytes | None = None,
     ) -> None:
-        if min_cohort < 2:
-            raise ValueError(f"min_cohort={min_cohort} must be at least 2: one client cannot hide.")
+        check("min_cohort", min_cohort, min_cohort >= 2, "at least 2: one client cannot hide")
         if (identity is None) != (roster is None):
             raise ValueError("identity and roster must be given together.")
         self._client = client

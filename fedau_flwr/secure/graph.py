@@ -33,6 +33,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import check
+
 SECRECY_BITS = -40.0
 LIVENESS_BITS = -20.0
 
@@ -73,20 +75,14 @@ class Topology:
     min_degree: int = 16
 
     def __post_init__(self) -> None:
-        if not 0.5 <= self.threshold < 1:
-            raise ValueError(f"threshold={self.threshold} must be at least 0.5 and below 1.")
-        if not 0 <= self.colluding < min(self.threshold, 2 / 3):
-            raise ValueError(
-                f"colluding={self.colluding} must be at least 0, below threshold={self.threshold} "
-                "and below 2/3: otherwise those who collude recover every secret."
-            )
-        if not 0 <= self.dropping < 1 - self.threshold:
-            raise ValueError(
-                f"dropping={self.dropping} must be at least 0 and below 1 - threshold="
-                f"{1 - self.threshold:.6g}: otherwise every round is lost."
-            )
-        if self.min_degree < 2 or self.min_degree % 2:
-            raise ValueError(f"min_degree={self.min_degree} must be an even number from 2 on.")
+        t, colluding, dropping = self.threshold, self.colluding, self.dropping
+        check("threshold", t, 0.5 <= t < 1, "at least 0.5 and below 1")
+        rule = f"at least 0, below threshold, {t}, and below 2/3: else all secrets are recovered"
+        check("colluding", colluding, 0 <= colluding < min(t, 2 / 3), rule)
+        rule = f"at least 0 and below 1 - threshold = {1 - t:.6g}: else every round is lost"
+        check("dropping", dropping, 0 <= dropping < 1 - t, rule)
+        even = self.min_degree >= 2 and self.min_degree % 2 == 0
+        check("min_degree", self.min_degree, even, "an even number from 2 on")
 
     def shares_needed(self, holders: int) -> int:
         """Return how many of the shares that `holders` have give a secret back."""

@@ -16,6 +16,7 @@ from flwr.app import (
 
 from .. import _flower
 from .._log import log
+from ..checks import check
 from ..client.apps import check_app
 from ..client.delivery import bare_confirmation, is_delivery
 from ..client.identity import answer_identity, asks_identity
@@ -90,14 +91,10 @@ class SecureSumMod:
         topology: Topology | None = None,
     ) -> None:
         SecureClient(0, min_cohort=min_cohort)
-        if not 0 <= min_noise_multiplier < inf:
-            raise ValueError(
-                f"min_noise_multiplier={min_noise_multiplier} must be finite and not negative."
-            )
-        if not 0 <= colluding < min_cohort:
-            raise ValueError(
-                f"colluding={colluding} must be at least 0 and below min_cohort={min_cohort}."
-            )
+        fine = 0 <= min_noise_multiplier < inf
+        check("min_noise_multiplier", min_noise_multiplier, fine, "finite and not negative")
+        rule = f"at least 0 and below min_cohort, {min_cohort}"
+        check("colluding", colluding, 0 <= colluding < min_cohort, rule)
         self._min_cohort = min_cohort
         self._min_noise_multiplier = min_noise_multiplier
         self._colluding = colluding

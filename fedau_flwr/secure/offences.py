@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .._log import log
+from ..checks import check
 
 
 class Offences:
@@ -16,8 +17,7 @@ class Offences:
     """
 
     def __init__(self, most: int) -> None:
-        if most < 0:
-            raise ValueError(f"max_offences={most} must be at least 0.")
+        check("max_offences", most, most >= 0, "at least 0")
         self._most = most
         self._counts: dict[int, int] = {}
 

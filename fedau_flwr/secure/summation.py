@@ -9,10 +9,11 @@ from typing import Any
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 
 from .._log import log
+from ..checks import check
 from ..client.preparation import NOISE_TAIL, Preparation
 from ..server.deadlines import DeadlineGrid
 from ..server.summation import Round, Sum, Summation
-from ..wire.fixed_point import MIN_NOISE_STEPS, FixedPoint
+from ..wire.fixed_point import FixedPoint
 from ..wire.requests import HOSTED
 from .arrivals import config_of, fields_of, masked_vector, read_all, round_of
 from .cohort import quorum
@@ -74,14 +75,10 @@ class SecureSum(Summation):
         roster: Path | str | None = None,
         max_offences: int = 2,
     ) -> None:
-        if min_cohort < 2:
-            raise ValueError(f"min_cohort={min_cohort} must be at least 2.")
-        if not 0 <= colluding < min_cohort:
-            raise ValueError(
-                f"colluding={colluding} must be at least 0 and below min_cohort={min_cohort}."
-            )
-        if not exchange_timeout > 0:
-            raise ValueError(f"exchange_timeout={exchange_timeout} must be > 0 seconds.")
+        check("min_cohort", min_cohort, min_cohort >= 2, "at least 2")
+        rule = f"at least 0 and below min_cohort, {min_cohort}"
+        check("colluding", colluding, 0 <= colluding < min_cohort, rule)
+        check("exchange_timeout", exchange_timeout, exchange_timeout > 0, "> 0 seconds")
         self.fixed_point = fixed_point or FixedPoint()
         self.min_cohort = min_cohort
         self.topology = topology or Topology()
@@ -112,22 +109,13 @@ class SecureSum(Summation):
         """
         grid = self.fixed_point
         for name, noise in (("noise", std), ("bit_noise", bit_std)):
-            if noise is not None and noise < MIN_NOISE_STEPS * grid.step:
-                raise ValueError(
-                    f"{name} of {noise:.6g} on the sum must be at least four steps of the grid "
-                    f"({MIN_NOISE_STEPS * grid.step}); use more bits."
-                )
-        if bit_std is not None and grid.step > 0.5:
-            raise ValueError(
-                f"bits={grid.bits} must be more for value_range={grid.value_range}: the bit of an "
-                f"adaptive norm is 1/2, and the grid's step {grid.step}."
-            )
-        needed = norm + NOISE_TAIL * std / sqrt(grid.max_cohort)
-        if needed > grid.value_range:
-            raise ValueError(
-                f"value_range={grid.value_range} must be at least {needed:.6g}, the norm and "
-                f"{NOISE_TAIL:g} standard deviations of the least share of its noise."
-            )
+            if noise is not None:
+                grid.check_noise(f"{name} on the sum", noise)
+        rule = f"more: the bit of an adaptive norm is 1/2, and the grid's step {grid.step}"
+        check("bits", grid.bits, bit_std is None or grid.step <= 0.5, rule)
+        least = norm + NOISE_TAIL * std / sqrt(grid.max_cohort)
+        rule = f"at least {least:.6g}, the norm and {NOISE_TAIL:g} deviations of the least noise"
+        check("value_range", grid.value_range, grid.value_range >= least, rule)
 
     def metrics(self) -> dict[str, float]:
         """Return how many of those asked did not answer in each exchange of the last round."""

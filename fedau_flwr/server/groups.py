@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .._log import log
+from ..checks import check_count
 from ..weighting import check_cutoff
 
 _STATE = ("intervals", "length", "elapsed")
@@ -33,8 +34,7 @@ class GroupHistory:
     elapsed: int = 0  # rounds since the last
 
     def __post_init__(self) -> None:
-        if not isinstance(self.size, int) or self.size < 1:
-            raise ValueError(f"A group's size is {self.size!r}, but must be an integer >= 1.")
+        self.size = check_count("A group's size", self.size)
         check_cutoff("group_cutoff", self.cutoff)
 
     @property

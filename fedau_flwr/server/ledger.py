@@ -9,12 +9,6 @@ from typing import Any
 from ..wire.requests import WEIGHTED, Request, hosted_config
 
 
-def check_population(num_clients: object) -> None:
-    """Raise ValueError unless the number of clients is one."""
-    if not isinstance(num_clients, int) or num_clients < 1:
-        raise ValueError(f"num_clients is {num_clients!r}, but must be an integer >= 1.")
-
-
 @dataclass(slots=True)
 class Ledger:
     """Last counted round of every client, and the attempts of one training.

@@ -7,6 +7,7 @@ from types import UnionType
 from flwr.serverapp.strategy import FedAvg
 
 from ..arrays import Arrays, is_averaged
+from ..checks import check
 from ..privacy import GaussianPrivacy, MatrixPrivacy
 from .roster import Roster
 from .summation import Summation
@@ -27,13 +28,12 @@ def check_settings(
     """Raise ValueError unless numbers are positive, objects of their kind and options FedAvg's."""
     for name, number in positive.items():
         numeric = isinstance(number, int | float) and not isinstance(number, bool)
-        if number is not None and not (numeric and number > 0):
-            unit = " seconds" if name == "round_timeout" else ""
-            raise ValueError(f"{name} is {number!r}, but must be > 0{unit}.")
+        rule = "> 0 seconds" if name == "round_timeout" else "> 0"
+        check(name, number, number is None or (numeric and number > 0), rule)
     for name, value in kinds.items():
         kind, example = _KINDS[name]
-        if value is not None and not isinstance(value, kind):
-            raise ValueError(f"{name} is {value!r}, but must be an object such as {example}.")
+        fine = value is None or isinstance(value, kind)
+        check(name, value, fine, f"an object such as {example}")
     for name in sorted({*options} - inspect.signature(FedAvg).parameters.keys()):
         raise ValueError(f"{name} is given, but {strategy.__name__} has no {name}.")
 

@@ -13,6 +13,7 @@ from flwr.serverapp.strategy import Result
 from .. import _flower
 from .._log import log
 from ..arrays import Arrays, moved
+from ..checks import check_count
 from ..client.transform import Transform
 from ..privacy import GaussianPrivacy, MatrixPrivacy
 from ..statistics import Statistics, named, stepped
@@ -23,7 +24,7 @@ from .deadlines import with_deadline
 from .delivery import Deliveries, Delivering
 from .evaluation import EvaluatingStrategy
 from .groups import Groups
-from .ledger import Ledger, check_population
+from .ledger import Ledger
 from .numpy_clients import are_numpy_clients, ask_numpy_clients
 from .outcome import Outcome
 from .replies import expected
@@ -97,13 +98,12 @@ class SumStrategy(Delivering, EvaluatingStrategy):
         round_timeout: float | None = None,
         **options: Any,
     ) -> None:
-        check_population(num_clients)
+        self.num_clients = check_count("num_clients", num_clients)
         positive = {"server_learning_rate": server_learning_rate, "round_timeout": round_timeout}
         kinds = {"summation": summation, "privacy": privacy, "roster": roster}
         check_settings(type(self), positive, kinds, options)
         _flower.note_version()
         super().__init__(Asking(num_clients), roster or Roster(), numpy_clients, **options)
-        self.num_clients = num_clients
         self.server_learning_rate = server_learning_rate
         self.round_timeout = round_timeout
         self.statistics = Statistics(unweighted)

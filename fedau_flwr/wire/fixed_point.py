@@ -6,12 +6,13 @@ remembers as sent is what the server gets.
 """
 
 from dataclasses import dataclass
-from math import ceil, floor, isfinite, log2, sqrt
+from math import ceil, floor, log2, sqrt
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import check
 from ..privacy.discrete import discrete_gaussian
 from ..privacy.generator import SecureGenerator
 
@@ -47,17 +48,13 @@ class FixedPoint:
     max_cohort: int = 1000
 
     def __post_init__(self) -> None:
-        if not isfinite(self.value_range) or not 1e-9 <= self.value_range <= 1e9:
-            raise ValueError(f"value_range={self.value_range} must be between 1e-9 and 1e9.")
-        if self.ring_bits not in _RINGS:
-            raise ValueError(f"ring_bits={self.ring_bits} must be 32 or 64.")
+        fine = 1e-9 <= self.value_range <= 1e9
+        check("value_range", self.value_range, fine, "between 1e-9 and 1e9")
+        check("ring_bits", self.ring_bits, self.ring_bits in _RINGS, "32 or 64")
         most = 25 if self.ring_bits == 32 else 53
-        if not 2 <= self.bits <= most:
-            raise ValueError(
-                f"bits={self.bits} must be from 2 to {most} on the ring of 2^{self.ring_bits}."
-            )
-        if self.max_cohort < 2:
-            raise ValueError(f"max_cohort={self.max_cohort} must be at least 2.")
+        rule = f"from 2 to {most} on the ring of 2^{self.ring_bits}"
+        check("bits", self.bits, 2 <= self.bits <= most, rule)
+        check("max_cohort", self.max_cohort, self.max_cohort >= 2, "at least 2")
         if self.max_cohort * self.top >= 2 ** (self.ring_bits - 1):
             raise ValueError(
                 f"bits={self.bits} could overflow: max_cohort={self.max_cohort} values of up to "
@@ -104,6 +101,11 @@ class FixedPoint:
         exact = np.float32 if self.bits <= 25 and given.dtype.itemsize <= 4 else np.float64
         return grid.astype(exact, copy=False), clipped
 
+    def check_noise(self, name: str, std: float) -> None:
+        """Refuse noise below four steps of the grid."""
+        least = MIN_NOISE_STEPS * self.step
+        check(name, std, std >= least, f"at least four steps of the grid ({least}); use more bits")
+
     def add_noise(self, grid: Floats, std: float, generator: SecureGenerator) -> tuple[Floats, int]:
         """Add discrete Gaussian noise, in steps of the grid; count what leaves the range.
 
@@ -112,11 +114,7 @@ class FixedPoint:
         several discrete Gaussians is one in all but name, to 10·exp(-π²σ²) per value and client
         (Kairouz et al. 2021), and its ε that of the continuous one.
         """
-        if not std >= MIN_NOISE_STEPS * self.step:
-            raise ValueError(
-                f"noise of {std} must be at least four steps of the grid "
-                f"({MIN_NOISE_STEPS * self.step}); use more bits."
-            )
+        self.check_noise("noise", std)
         noise = discrete_gaussian(generator, std / self.step, np.size(grid))
         steps = np.array(np.multiply(grid, 1 / self.step, dtype=np.float64))
         steps += noise.reshape(np.shape(grid))

@@ -79,10 +79,7 @@ def peer_rows(settings: BenchSettings, runs: FlowerRuns, scratch: Path, say: Say
     """Let other frameworks run their rounds in turns with ours and with each other."""
     config, cores = replace(settings.peers, clients_per_node=0), settings.workers
     sides, spent = Sides(), dict[str, list[float]]()
-    with (
-        bare_loop(config, cores) as bare,
-        peers(settings, scratch / "peers", say) as others,
-    ):
+    with bare_loop(config, cores) as bare, peers(settings, scratch / "peers", say) as others:
 
         def everyone(number: int) -> float:
             for peer in others:

@@ -48,8 +48,7 @@ def resume(
     values: Values,
     resources: MakeResources,
     federation: Annotated[
-        str | None,
-        typer.Option(help="For a run on a deployment: its name in ~/.flwr/config.toml."),
+        str | None, typer.Option(help="For a run on a deployment: its name in ~/.flwr/config.toml.")
     ] = None,
 ) -> None:
     """Go on with a run from its last checkpoint; options that are not given stay as they were."""

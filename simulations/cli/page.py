@@ -16,8 +16,7 @@ _PORT = 8421
 
 def watch(
     directory: Annotated[
-        Path,
-        typer.Argument(metavar="[DIR]", help="A run, or holds runs at any depth."),
+        Path, typer.Argument(metavar="[DIR]", help="A run, or holds runs at any depth.")
     ] = Path("runs"),
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Of the page; 0: a free one.")

@@ -113,8 +113,7 @@ def pattern(
         float, typer.Option(help="Of the one client whose patterns are shown; the paper has 0.527.")
     ] = _PROBABILITY,
     patterns: Annotated[
-        str,
-        typer.Option(help="Patterns as `fedau patterns` lists them, with commas between them."),
+        str, typer.Option(help="Patterns as `fedau patterns` lists them, with commas between them.")
     ] = "bernoulli,markov,cyclic",
 ) -> None:
     """Draw participation patterns, and how participation differs between clients.
@@ -158,8 +157,7 @@ def study(
     values: Values,
     resources: MakeResources,
     methods: Annotated[
-        str | None,
-        typer.Option(help="Methods instead of the study's, with commas between them."),
+        str | None, typer.Option(help="Methods instead of the study's, with commas between them.")
     ] = None,
     seeds: Seeds = "1-5",
     out: Annotated[

@@ -30,11 +30,7 @@ _SMALLEST = 1e-8
 
 
 def draw_participation(
-    config: RunConfig,
-    out: Path,
-    *,
-    probability: float,
-    patterns: Sequence[str] = SHOWN_PATTERNS,
+    config: RunConfig, out: Path, *, probability: float, patterns: Sequence[str] = SHOWN_PATTERNS
 ) -> list[Path]:
     """Draw all pictures of the participation that `config` describes, as PNG and SVG."""
     few = replace(config, clients=min(SHOWN_CLIENTS, config.clients))

@@ -52,10 +52,7 @@ log = logging.getLogger("flwr.simulations")
 
 
 def simulation_loop(
-    experiment: Experiment,
-    grid: AvailabilityGrid,
-    run: RunDirectory,
-    callbacks: Iterable[Callback],
+    experiment: Experiment, grid: AvailabilityGrid, run: RunDirectory, callbacks: Iterable[Callback]
 ) -> RoundLoop:
     """Return the loop of an experiment; `callbacks` come before those that all experiments have."""
     config = experiment.config

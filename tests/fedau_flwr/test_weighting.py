@@ -112,7 +112,7 @@ def test_constant_weightings_ignore_history():
         (lambda: FedAUWeighting(smoothing=0.0), "smoothing is 0.0, but must be in (0, 1] or None."),
         (
             lambda: InverseProbabilityWeighting(0.0),
-            "p is 0.0, but a participation probability must be in (0, 1].",
+            "p is 0.0, but must be a participation probability, in (0, 1].",
         ),
         (
             lambda: FedAUWeighting().skip(WeightState(), -1),

@@ -336,7 +336,7 @@ def test_importance_must_be_a_number(importance):
             r"weighting is 50, but must be a weighting such as FedAUWeighting\(cutoff=50\).",
         ),
         ((FedAUWeighting,), {}, "weighting is <class"),
-        ((), {"report": ("num-examples",)}, "must not name the example count"),
+        ((), {"report": ("num-examples",)}, "must be without the example count"),
     ],
 )
 def test_wrong_arguments(arguments, options, reason):

@@ -56,7 +56,10 @@ def context(**node_config):
         ({"fedau_colluding": 1.5}, "fedau-colluding is 1.5, but must be an integer >= 0."),
         ({"fedau_min_cohort": True}, "fedau-min-cohort is True, but must be an integer >= 0."),
         ({"fedau_allow": True}, "fedau-allow is True, but must be names with commas"),
-        ({"fedau_allow_apps": "abc"}, "fedau-allow-apps has 'abc', but must have SHA-256 in 64"),
+        (
+            {"fedau_allow_apps": "abc"},
+            "one of fedau-allow-apps is 'abc', but must be SHA-256 in 64",
+        ),
         (
             {"fedau_epsilon": 8, "fedau_delta": 1, "fedau_state_dir": "x"},
             "fedau-delta is 1.0, but must be strictly between 0 and 1.",
@@ -225,7 +228,7 @@ def test_the_node_config_raises_what_the_app_asks_for():
     assert "below this client's min_noise_multiplier=2.0" in reason
     assert not refused(fedau_min_noise_multiplier=2.0, privacy=GaussianPrivacy(1.0, 2.0))
     (reason,) = refused(fedau_colluding=3, privacy=GaussianPrivacy(1.0, 1.0))
-    assert "survivors=3 must be more than colluding=3" in reason
+    assert "survivors is 3, but must be more than colluding, 3" in reason
     # Refused before there is a train message.
     grid = InProcessGrid(
         app_of(SecureSumMod(), FedAUMod()), CLIENTS, node_config={"fedau-min-cohort": 5}

@@ -227,7 +227,7 @@ def test_parameters_travel():
 
 
 def test_only_classes_of_transforms_are_taken():
-    with pytest.raises(ValueError, match="must have classes derived from Transform"):
+    with pytest.raises(ValueError, match="must be a class derived from Transform"):
         FedAUMod(transforms=[Stale()])
 
 

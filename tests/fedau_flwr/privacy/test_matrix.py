@@ -64,14 +64,14 @@ def loop(grid, strategy, directory, every=4):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"norm": 0.0}, "norm=0.0 must be positive and finite."),
-        ({"epsilon": 0.0}, "epsilon=0.0 must be positive and finite."),
+        ({"norm": 0.0}, "norm is 0.0, but must be positive and finite."),
+        ({"epsilon": 0.0}, "epsilon is 0.0, but must be positive and finite."),
         ({"delta": 1.0}, "delta is 1.0, but must be strictly between 0 and 1."),
         ({"rounds": 0}, "rounds is 0, but must be an integer >= 1."),
         ({"separation": 0}, "fedau-separation is 0, but must be an integer >= 1."),
         ({"bands": 13}, "bands is 13, but must be 'auto' or from 1 to 12."),
         ({"bands": "few"}, "bands is 'few', but must be 'auto' or from 1 to 12."),
-        ({"memory_limit": 0}, "memory_limit=0 must be positive and finite."),
+        ({"memory_limit": 0}, "memory_limit is 0, but must be positive and finite."),
     ],
 )
 def test_bad_settings_get_one_sentence(changes, sentence):

@@ -57,7 +57,7 @@ def test_sensitivity_holds_after_rounding_to_the_grid(seed, norm, bits):
     fixed = FixedPoint(value_range=4.0, bits=bits, max_cohort=60)
     slack = fixed.rounding_error(20)
     if slack >= norm:
-        with pytest.raises(ValueError, match="must exceed slack"):
+        with pytest.raises(ValueError, match=r"must be above .* the error of rounding"):
             clip([np.ones(20)], norm, slack=slack)
         return
     clipped, _ = clip([rng.normal(size=20) * 10], norm, slack=slack)
@@ -116,7 +116,7 @@ def test_split_noise_has_at_least_the_claimed_variance_with_dropouts(survivors):
 def test_colluding_clients_noise_does_not_count():
     assert share_std(1.0, survivors=8, colluding=4) == pytest.approx(0.5)
     for survivors, colluding in ((2, 2), (3, -1), (0, 0)):
-        with pytest.raises(ValueError, match=f"survivors={survivors} must be more than"):
+        with pytest.raises(ValueError, match=f"survivors is {survivors}, but must be more than"):
             share_std(1.0, survivors=survivors, colluding=colluding)
 
 
@@ -147,13 +147,13 @@ def test_bits_and_contributions_together_cost_what_was_asked(noise, bit_noise):
 
 
 def test_too_little_noise_on_the_bits_is_refused():
-    with pytest.raises(ValueError, match=r"bit_noise=0.5 must be more than half"):
+    with pytest.raises(ValueError, match=r"bit_noise is 0.5, but must be more than half"):
         AdaptiveNorm(norm=1.0, bit_noise=0.5).contribution_multiplier(1.0)
 
 
 @pytest.mark.parametrize("name", ["norm", "learning_rate", "bit_noise", "quantile"])
 def test_impossible_norms_are_refused_by_name(name):
-    with pytest.raises(ValueError, match=f"{name}=-1"):
+    with pytest.raises(ValueError, match=f"{name} is -1"):
         AdaptiveNorm(**{"norm": 1.0, "bit_noise": 1.0, name: -1.0})
 
 
@@ -248,9 +248,9 @@ def test_a_checkpoint_forgets_nothing_that_was_spent():
     [(0.0, 1e-5, "epsilon"), (math.inf, 1e-5, "epsilon"), (1.0, 0.0, "delta"), (1.0, 1.0, "delta")],
 )
 def test_impossible_budgets_are_refused_by_name(epsilon, delta, name):
-    with pytest.raises(ValueError, match=f"{name}="):
+    with pytest.raises(ValueError, match=f"{name} is "):
         PrivacyBudget(epsilon, delta)
-    with pytest.raises(ValueError, match="noise_multiplier="):
+    with pytest.raises(ValueError, match="noise_multiplier is "):
         sum_std(0.0, 1.0)
 
 

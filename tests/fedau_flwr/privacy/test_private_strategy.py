@@ -166,19 +166,21 @@ def test_noise_below_the_grid_is_refused_by_the_clients():
     grid = federation(secure=True)
     assert not one_round(strategy, grid, size=2).any()
     (reason,) = reasons(grid)
-    assert reason.startswith("refused: the contribution cannot be rounded: noise of 0.1501")
-    assert reason.endswith("must be at least four steps of the grid (0.25); use more bits")
+    assert reason.startswith("refused: the contribution cannot be rounded: noise is 0.1501")
+    assert reason.endswith("but must be at least four steps of the grid (0.25); use more bits")
 
 
 def test_noise_that_cannot_fit_the_grid_is_refused_at_construction():
     coarse = SecureSum(fixed_point=FixedPoint(value_range=8.0, bits=8))
-    with pytest.raises(ValueError, match=r"noise of 0.24 on the sum must be at least four steps"):
+    with pytest.raises(
+        ValueError, match=r"noise on the sum is 0.24, but must be at least four steps"
+    ):
         FedAU(CLIENTS, privacy=GaussianPrivacy(1.0, 0.24), summation=coarse)
     adaptive = AdaptiveNorm(norm=1.0, bit_noise=0.2)
-    with pytest.raises(ValueError, match=r"bit_noise of 0.2 on the sum"):
+    with pytest.raises(ValueError, match=r"bit_noise on the sum is 0.2, but"):
         FedAU(CLIENTS, privacy=GaussianPrivacy(adaptive, 0.3), summation=coarse)
     narrow = SecureSum(fixed_point=FixedPoint(value_range=1.0, max_cohort=16))
-    with pytest.raises(ValueError, match=r"value_range=1.0 must be at least 1.5, the norm"):
+    with pytest.raises(ValueError, match=r"value_range is 1.0, but must be at least 1.5, the norm"):
         FedAU(CLIENTS, privacy=GaussianPrivacy(0.5, 1.0), summation=narrow)
     FedAU(CLIENTS, privacy=GaussianPrivacy(1.0, 0.24))
 
@@ -190,8 +192,8 @@ def test_noise_that_would_be_cut_off_is_refused_by_the_clients():
     grid = federation(secure=True)
     assert not one_round(strategy, grid, size=2).any()
     (reason,) = reasons(grid)
-    assert "value_range=4.0 must be at least 5.1188" in reason
-    assert reason.endswith("the norm and 8 standard deviations of its noise")
+    assert "value_range is 4.0, but must be at least 5.1188" in reason
+    assert reason.endswith("the norm and 8 standard deviations of noise")
 
 
 @pytest.mark.parametrize(
@@ -239,7 +241,7 @@ def test_noise_suffices_without_that_of_colluding_clients():
     ],
 )
 def test_impossible_settings_of_a_client_are_refused_by_name(options):
-    with pytest.raises(ValueError, match=f"{next(iter(options))}="):
+    with pytest.raises(ValueError, match=f"{next(iter(options))} is "):
         SecureSumMod(**options)
 
 

@@ -176,7 +176,7 @@ def test_the_bit_of_an_adaptive_norm_has_to_be_on_the_grid():
             summation=SecureSum(fixed_point=coarse),
         )
     asked = Preparation(norm=16.0, noise_std=16.0, bit_std=10.0, grid=coarse)
-    with pytest.raises(ValueError, match=r"step of 1\.0 must be at most 1/2"):
+    with pytest.raises(ValueError, match=r"step is 1\.0, but must be at most 1/2"):
         asked.check_grid()
     fine = Preparation(norm=16.0, noise_std=16.0, bit_std=10.0, grid=FixedPoint(value_range=256.0))
     fine.check_grid()

@@ -77,7 +77,7 @@ def test_fresh_keys_every_round():
 
 
 def test_impossible_clients_are_refused_by_name():
-    with pytest.raises(ValueError, match="min_cohort=1"):
+    with pytest.raises(ValueError, match="min_cohort is 1,"):
         SecureClient(0, min_cohort=1)
     with pytest.raises(ValueError, match="identity and roster"):
         SecureClient(0, roster=roster_of([0]))

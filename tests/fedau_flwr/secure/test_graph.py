@@ -116,7 +116,7 @@ def test_the_bound_on_divided_sums_holds_against_every_choice_of_who_vanishes():
     ],
 )
 def test_settings_that_miss_the_bounds_are_refused_by_name(options):
-    with pytest.raises(ValueError, match=f"{next(iter(options))}="):
+    with pytest.raises(ValueError, match=f"{next(iter(options))} is "):
         Topology(**options)
 
 

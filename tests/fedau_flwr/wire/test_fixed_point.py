@@ -66,7 +66,7 @@ def test_a_setting_that_could_overflow_is_refused_with_the_arithmetic():
     ],
 )
 def test_impossible_settings_are_refused_by_name(options):
-    with pytest.raises(ValueError, match=f"{next(iter(options))}="):
+    with pytest.raises(ValueError, match=f"{next(iter(options))} is "):
         FixedPoint(**options)
 
 
@@ -114,5 +114,5 @@ def test_noise_that_leaves_the_range_is_counted():
 
 
 def test_noise_below_the_grid_is_refused():
-    with pytest.raises(ValueError, match=r"noise of 0.5 must be at least four steps"):
+    with pytest.raises(ValueError, match=r"noise is 0.5, but must be at least four steps"):
         FixedPoint(value_range=8.0, bits=4).add_noise(np.zeros(1), 0.5, SecureGenerator())
