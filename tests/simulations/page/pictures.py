@@ -14,7 +14,8 @@ def main() -> None:
     """Draw a comparison, one run's participation, and the page on a phone."""
     OUT.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as name, browser(Path(name)) as window:
-        report = write_report(ROOT / "results" / "svhn-bernoulli", Path(name) / "report.html")
+        runs = ROOT / "results" / "svhn-authors" / "svhn-bernoulli"
+        report = write_report(runs, Path(name) / "report.html")
         window.size(1080, 900)
         window.open(report.as_uri())
         window.wait("!document.getElementById('weights').hidden")
