@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from fedau_flwr.files import write_atomically
-from simulations.config import ConfigError
+from simulations.config import AUTHORS, ConfigError
 from simulations.report.runs import Run
 from simulations.runs.directory import RunDirectory
 
@@ -37,6 +37,9 @@ def _copy(run: Run, target: Path) -> Path:
     RunDirectory.open(replace(run.summary.config, data_dir="", run_dir=str(target)))
     shutil.copyfile(source.metrics_file, copy.metrics_file)
     shutil.copyfile(source.outcome_file, copy.outcome_file)
+    if run.summary.config.draw == AUTHORS and source.raster_file.exists():
+        # Other paths follow from the seed, this one from the data as well, which a reader may lack.
+        shutil.copyfile(source.raster_file, copy.raster_file)
     for file in (source.participation_file, source.clients_file):
         if file.exists():
             with np.load(file) as arrays:

@@ -109,6 +109,14 @@ def test_export_copies_what_can_be_published(fedau, tmp_path):
     assert (tmp_path / "elsewhere/tables.md").read_text() == text
 
 
+@pytest.mark.parametrize(("draw", "kept"), [("own", False), ("authors", True)])
+def test_export_keeps_a_path_that_takes_the_data_to_know(fedau, tmp_path, draw, kept):
+    made_run(tmp_path / "runs/a", draw=draw)
+    (tmp_path / "runs/a/raster.bin").write_bytes(b"path")
+    assert fedau("export", "runs", "kept").exit_code == 0
+    assert (tmp_path / "kept/a/raster.bin").exists() == kept
+
+
 def test_keep_and_table_can_show_each_seed(fedau, tmp_path):
     for seed in (1, 2):
         made_run(tmp_path / f"runs/{seed}", seed=seed)
