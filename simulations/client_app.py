@@ -114,6 +114,12 @@ def train(message: Message, context: Context) -> Message:
     return Message(content, reply_to=message)
 
 
+@app.query()
+def hello(message: Message, context: Context) -> Message:
+    """Say that the node is up, and nothing else."""
+    return Message(RecordDict(), reply_to=message)
+
+
 @app.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
     """Evaluate the model on a range of the training and one of the test samples.

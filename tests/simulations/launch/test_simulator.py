@@ -73,6 +73,7 @@ def test_runs_on_ray_equal_runs_in_process(runs, tmp_path, name, settings, nodes
     assert [entry["test_accuracy"] for entry in actual.metrics()] == [
         entry["test_accuracy"] for entry in expected.metrics()
     ]
+    assert "Traceback" not in (runs / name / "flower.txt").read_text()
 
 
 @pytest.mark.engine
