@@ -18,7 +18,9 @@ from simulations.bench.settings import BenchSettings
 from simulations.bench.side_by_side import Say, milliseconds
 from simulations.nodes.kernel.choose import choose
 from simulations.nodes.resident import ResidentModel, initial_parameters
+from simulations.nodes.trainer import LocalTrainer
 from simulations.runs.directory import RunDirectory
+from simulations.runs.experiment import open_experiment
 from simulations.tasks.images.models import build_model
 
 SQUARE = 1024
@@ -106,9 +108,6 @@ def gpu_row(settings: BenchSettings, say: Say) -> Row:
     """Compare replayed local steps with launched ones, where there is a GPU."""
     if not torch.cuda.is_available():
         return Row("gpu", None, note="No GPU was measured.")
-    from simulations.nodes.trainer import LocalTrainer  # noqa: PLC0415
-    from simulations.runs.experiment import open_experiment  # noqa: PLC0415
-
     say("local steps on the GPU")
     experiment = open_experiment(settings.config)
     parameters, spent = initial_parameters(experiment.task, seed=1), {}

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from simulations.bench.bare_loop import Bare, bare_loop
+from simulations.bench.exactness import ties_row
 from simulations.bench.flower_runs import ROUND, FlowerRuns, Times, participants, round_seconds
 from simulations.bench.limits import gpu_row, share_row, start_rows, weights_row
 from simulations.bench.messages import bytes_row, serialisation_milliseconds
@@ -23,7 +24,7 @@ from simulations.tasks.arrays import PARTS
 def measure(settings: BenchSettings, scratch: Path, say: Say) -> list[Row]:
     """Return all rows."""
     step = step_row(settings, say)
-    rows = [step, share_row(settings, say), gpu_row(settings, say)]
+    rows = [step, share_row(settings, say), ties_row(settings, say), gpu_row(settings, say)]
     with Simulator(workers=settings.workers) as simulator:
         runs = FlowerRuns(simulator, settings.workers, scratch / "runs")
         rows = [*engine_rows(settings, runs, say), *rows, *growth_rows(settings, runs, say)]

@@ -28,6 +28,10 @@ ROWS = {
     "fedavg": ("≥ 1.6", "Flower's FedAvg in this suite, one client per node / FedAU, hosts"),
     "step": ("≥ 1.4", "bare loop with a plain module / with our training step"),
     "share": ("", "arithmetic of a local step, of what a matrix product reaches on a core"),
+    "ties": (
+        "",
+        "clients whose native steps end elsewhere than in double precision",
+    ),
     "gpu": ("", "local steps on a GPU, launched one by one / replayed"),
     "start": ("≤ 6 s", "from `fedau run` to the first trained client"),
     "end": ("≤ 2.5 s", "from the end of a run to the end of `fedau run`"),
@@ -56,6 +60,7 @@ ROWS = {
     "fluke": ("≥ 4.5", "fluke / FedAU, hosts"),
     "plain-flower": ("≥ 6.5", "a plain Flower app on Flower's engine / FedAU, hosts"),
 }
+PERCENT = ("share", "ties")
 
 
 @dataclass(frozen=True)
@@ -95,7 +100,7 @@ class Row:
             "key": self.key,
             "text": self.text,
             "value": self.value,
-            "unit": unit or ("%" if self.key == "share" else "ratio"),
+            "unit": unit or ("%" if self.key in PERCENT else "ratio"),
             "cells": self.cells(),
             "details": self.details,
         }
@@ -110,7 +115,7 @@ class Row:
         if self.value is None:
             return self.text, "not measured", goal, self.note.rstrip(".").lower()
         digits = 4 if self.key == "bytes" else 0 if self.value >= 100 else 2
-        unit = "%" if self.key == "share" else self.goal[2]
+        unit = "%" if self.key in PERCENT else self.goal[2]
         value = f"{self.value:.{digits}f} {unit}".strip()
         return self.text, value, goal, ("met" if self.met else "missed") if goal else ""
 

@@ -110,7 +110,7 @@ class LocalTrainer:
         self.model.check(parameters)
         if len(indices) == 0:
             return LocalResult({k: v.copy() for k, v in parameters.items()}, loss=0.0, steps=0)
-        inputs, targets = self._batches(indices, seed, steps, batch, turn)
+        inputs, targets = self.batches(indices, seed, steps, batch, turn)
         if self.model.native is not None:
             return self._train_natively(self.model.native, parameters, inputs, targets, lr)
         self.model.load(parameters)
@@ -149,13 +149,13 @@ class LocalTrainer:
         )
         return LocalResult(trained, loss=float(losses.mean()), steps=len(losses))
 
-    def _batches(
+    def batches(
         self,
         indices: NDArray[np.int64],
         seed: tuple[int, int, int],
         steps: int,
         batch: int,
-        turn: int | None,
+        turn: int | None = None,
     ) -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
         """Return the inputs and targets of each step, all steps prepared at once."""
         count: dict[str, int] = {"steps": steps, "batch": batch}
