@@ -6,8 +6,8 @@ slots. What a method lets clients remember or send is named arrays: each name ha
 blocks of equal size, one per slot, and beside it the names, types and shapes of the arrays in a
 block; ``answered.bin`` has the rounds that a client has answered, where the run's rules need
 them. Two slots are enough: a simulation only ever resumes from its last checkpoint, so of the
-versions that a `Participant` keeps, the first (the newest one before the checkpoint) and the last
-are all that can be asked for again.
+versions that a `Participant` keeps, the newest one before the checkpoint and the last are all that
+can be asked for again.
 
 `flush` makes everything durable, which the round loop calls before a checkpoint: what was
 written before stays untouched until the next one, so a crash in between cannot hurt it. No two
@@ -76,9 +76,9 @@ class ClientStates:
         self._blocks: dict[str, Blocks] = {}
         make_private_folder(directory)
 
-    def client(self, number: int) -> Store:
-        """Return the store of one client."""
-        return _ClientStore(self, number)
+    def client(self, number: int, safe: int = 0) -> Store:
+        """Return the store of one client; the last checkpoint is of the round `safe`."""
+        return _ClientStore(self, number, safe)
 
     def record(self, number: int) -> NDArray[Any]:
         """Return a copy of the slots of a client."""
@@ -116,9 +116,10 @@ class ClientStates:
 class _ClientStore(Store):
     """One client's two slots."""
 
-    def __init__(self, states: ClientStates, number: int) -> None:
+    def __init__(self, states: ClientStates, number: int, safe: int) -> None:
         self._states = states
         self._number = number
+        self._safe = safe
 
     def load(self, training: str) -> list[Version]:
         """Return the versions, oldest first; a directory holds the states of one training."""
@@ -145,12 +146,14 @@ class _ClientStore(Store):
         return self._number * SLOTS + slot
 
     def save(self, training: str, versions: Sequence[Version]) -> None:
-        """Keep the first and the last version; one that is there already is not touched."""
+        """Keep the last version, and the one before the checkpoint, which is not touched."""
         del training
         record = self._states.record(self._number)
         if versions[-1].received is not None and self._received(record, versions[-1]):
             return
-        kept = versions[0] if len(versions) > 1 else None
+        # Blocks that were written before are several times faster to write than new ones.
+        resumable = len(versions) > 1 and versions[0].round <= self._safe
+        kept = versions[0] if resumable else None
         held = [
             slot
             for slot in range(SLOTS)

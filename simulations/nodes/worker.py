@@ -13,7 +13,7 @@ from flwr.app import ConfigRecord, Message, MessageType
 from fedau_flwr.arrays import Arrays
 from fedau_flwr.client.participant import Participant
 from fedau_flwr.client.store import Store
-from fedau_flwr.wire.requests import Refusal
+from fedau_flwr.wire.requests import SAFE, Refusal
 from simulations.config import RunConfig
 from simulations.nodes.batches import CONTINUED, Turns
 from simulations.nodes.client_states import MARK, ClientStates
@@ -97,7 +97,7 @@ class Worker:
         if self._states is None or self._states[0] != directory:
             states = ClientStates(Path(directory))
             self._states = (directory, states)
-        return self._states[1].client(client)
+        return self._states[1].client(client, int(config.get(SAFE, 0)))
 
     def participant(self, client: int, config: Mapping[str, Any]) -> Participant:
         """Return a client's side of the protocol."""

@@ -63,6 +63,9 @@ class SameContributions(RuleBasedStateMachine):
     def open(self):
         return ClientStates(self.directory)
 
+    def store(self, client):
+        return self.states.client(client, self.ledger.safe or 0)
+
     @rule(asked=SOME, lost=SOME, unreached=SOME, value=st.integers(-5, 5))
     def round(self, asked, lost, unreached, value):
         self.ledger.open(self.ledger.round + 1)
@@ -73,7 +76,7 @@ class SameContributions(RuleBasedStateMachine):
                 Participant(store, FedAUWeighting(cutoff=4)).contribute(
                     request, arrays(0.0), lambda start, trained=trained: trained
                 )
-                for store in (self.reference[client], self.states.client(client))
+                for store in (self.reference[client], self.store(client))
             )
             assert left.keys() == right.keys()
             for part in left:
@@ -82,7 +85,7 @@ class SameContributions(RuleBasedStateMachine):
         self.ledger.count(sorted(asked - lost))
         for client in sorted(asked - lost - unreached):
             request = replace(self.ledger.request(client), counted=None)
-            for store in (self.reference[client], self.states.client(client)):
+            for store in (self.reference[client], self.store(client)):
                 receive(store, request, {DELIVERY: self.ledger.round}, arrays(value / 2))
 
     @rule()
@@ -127,6 +130,22 @@ def test_files_take_up_space_only_where_something_is_written(tmp_path):
     assert states.client(99_998).load("t") == []
     assert (tmp_path / "arrays-sent%2Fupdate.bin").stat().st_size > 99_999 * 2 * 4000
     assert sum(path.stat().st_blocks * 512 for path in tmp_path.iterdir()) < 100_000
+
+
+@pytest.mark.parametrize(("safe", "slots"), [(0, 1), (1, 2)])
+def test_a_second_slot_is_taken_once_the_first_holds_a_checkpointed_version(tmp_path, safe, slots):
+    store = ClientStates(tmp_path).client(0, safe)
+    versions = [
+        Version(number, 1, 0, WeightState(number - 1, 0, number - 1), {}, {"update": {"x": x}})
+        for number, x in enumerate(np.arange(3000, dtype=np.float32).reshape(3, 1000), 1)
+    ]
+    for count in (1, 2, 3):
+        store.save("t", versions[:count])
+    kept = store.load("t")
+    assert [version.round for version in kept] == ([1, 3] if slots == 2 else [3])
+    np.testing.assert_array_equal(kept[-1].sent["update"]["x"], versions[-1].sent["update"]["x"])
+    size = (tmp_path / "arrays-sent%2Fupdate.bin").stat().st_size
+    assert slots * 4000 < size < slots * 4020
 
 
 def test_arrays_of_any_names_types_and_shapes_are_kept(tmp_path):
