@@ -22,12 +22,7 @@ Flags = NDArray[np.bool_]
 class _Coins(Process):
     """A path that can only be drawn forward; it is kept, one bit per client and round.
 
-    Parameters
-    ----------
-    p : array of N numbers in (0, 1]
-        Participation probabilities.
-    stream : RandomState
-        As it is after split and probabilities; it is copied.
+    The ``stream`` is as it is after split and probabilities, and is copied.
     """
 
     def __init__(self, p: ArrayLike, stream: np.random.RandomState) -> None:

@@ -12,15 +12,10 @@ _MAX_SNAPSHOTS = 128
 
 
 class Chain(Process):
-    """Has a state per client, which is made from that of the round before.
+    """Has a state per client, ``first`` in round 0 and then made from that of the round before.
 
     States are kept at evenly spaced rounds, at most 128 of them: going forward costs one step per
     round, and going back at most one spacing (rounds reached / 64).
-
-    Parameters
-    ----------
-    first : array [clients]
-        The states in round 0.
     """
 
     def __init__(self, first: NDArray[Any]) -> None:

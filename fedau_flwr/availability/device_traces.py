@@ -75,9 +75,8 @@ def read_fedscale(
         raise
     except Exception as error:  # a file of a stranger can fail in every way
         reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise ValueError(
-            f"{path} is no pickle of plain containers and numbers: {reason}."
-        ) from None
+        words = "is no pickle of plain containers and numbers"
+        raise ValueError(f"{path} {words}: {reason}.") from None
     devices = [_of_fedscale(path, name, entry) for name, entry in _entries(path, content)]
     return _timeline(devices, round_seconds=round_seconds, clients=clients, seed=seed)
 
@@ -183,12 +182,8 @@ def _merged(stretches: Iterable[Stretch]) -> list[Stretch]:
 
 def _timeline(devices: list[Device], **options: Any) -> Timeline:
     begins, lengths, stretches = zip(*devices, strict=True)
-    return Timeline(
-        [np.array(some, np.float64).reshape(-1, 2) for some in stretches],
-        np.array(lengths),
-        starts=np.array(begins),
-        **options,
-    )
+    pairs = [np.array(some, np.float64).reshape(-1, 2) for some in stretches]
+    return Timeline(pairs, np.array(lengths), starts=np.array(begins), **options)
 
 
 def _seconds(value: object, where: str) -> float:

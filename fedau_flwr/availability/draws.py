@@ -9,18 +9,11 @@ from ..checks import check, is_integer
 
 
 class Draws:
-    """A stream of uniform numbers addressed by round.
+    """A stream of uniform numbers addressed by round; streams of one seed are independent.
 
     Philox is counter-based: the round number goes into the counter, so round 10,000 costs what
     round 0 costs and the order of access cannot matter. Raw bits are scaled here because NumPy
     promises a stable stream for its bit generators only, not for ``Generator``.
-
-    Parameters
-    ----------
-    seed : int
-        Seed of the simulation, 0 or more.
-    stream : str
-        What the numbers are for; streams of one seed are independent of each other.
     """
 
     def __init__(self, seed: int, stream: str) -> None:

@@ -174,10 +174,9 @@ def _warn_of_waiting(strategy: FedAvg | None) -> None:
     needed = max(strategy.min_available_nodes, strategy.min_train_nodes)
     if needed > 0 and strategy.fraction_train > 0:
         log.warning(
-            "%s waits in every round until %d nodes are there, which is for ever where fewer come: "
-            "give it min_train_nodes=0, min_evaluate_nodes=0 and min_available_nodes=0.",
-            type(strategy).__name__,
-            needed,
+            f"{type(strategy).__name__} waits in every round until {needed} nodes are there, which "
+            "is for ever where fewer come: give it min_train_nodes=0, min_evaluate_nodes=0 and "
+            "min_available_nodes=0."
         )
 
 

@@ -10,9 +10,8 @@ from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 from numpy.typing import ArrayLike, NDArray
 
-from fedau_flwr.server.roster import Roster
-from fedau_flwr.wire.requests import HOSTED
-
+from ..server.roster import Roster
+from ..wire.requests import HOSTED
 from .grid import AvailabilityGrid
 from .process import Process
 
@@ -48,19 +47,8 @@ class HostGrid(AvailabilityGrid):
 
     A strategy that knows nothing of hosts, such as Flower's own, gets the numbers of the
     participants into its train messages on their way: as the list ``fedau-clients`` in the config
-    record.
-
-    Parameters
-    ----------
-    grid : Grid
-        The grid that reaches the nodes.
-    process : Process
-        Who is there in which round, by client.
-    loss : float or array of numbers in [0, 1]
-        Probability that the train reply of a host never arrives; none of its participants then
-        counts.
-    **options
-        Options of `AvailabilityGrid`.
+    record. Its options are those of `AvailabilityGrid`; where ``loss`` takes the train reply of a
+    host away, none of its participants counts.
     """
 
     def __init__(self, grid: Grid, process: Process, **options: Any) -> None:

@@ -4,7 +4,6 @@ Flower gives nodes random ids; only the node knows its number, in its node confi
 asked.
 """
 
-import logging
 from collections.abc import Iterable
 from math import inf
 from typing import Any
@@ -12,14 +11,13 @@ from typing import Any
 from flwr.app import ConfigRecord, Error, Message, MessageType, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 
-from fedau_flwr import _flower
-from fedau_flwr.client.identity import CLIENT_KEY, IDENTITY, IDENTITY_RECORD
-from fedau_flwr.server.forwarding import ForwardingGrid
-from fedau_flwr.server.reasons import sentence
-from fedau_flwr.server.roster import Roster
-from fedau_flwr.wire.requests import ROUND
-
-log = logging.getLogger("flwr.fedau")
+from .. import _flower
+from .._log import log
+from ..client.identity import CLIENT_KEY, IDENTITY, IDENTITY_RECORD
+from ..server.forwarding import ForwardingGrid
+from ..server.reasons import sentence
+from ..server.roster import Roster
+from ..wire.requests import ROUND
 
 _ASK_AGAIN = (
     "MESSAGE_UNAVAILABLE",
@@ -55,9 +53,8 @@ class Identities:
         taken = set(self.client_numbers.values())
         for client, node in sorted((client, node) for node, client in found.items()):
             if client in taken:
-                log.warning(
-                    "Node %d takes the place of an earlier node of client %d.", node, client
-                )
+                words = "Node %d takes the place of an earlier node of client %d."
+                log.warning(words, node, client)
             taken.add(client)
             self.client_numbers[node] = client
         silent = [node for node in nodes if node not in self.client_numbers]

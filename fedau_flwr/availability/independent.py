@@ -19,8 +19,8 @@ _NEVER = np.iinfo(np.int64).max
 class Independent(Process):
     """Clients come independently of each other and of other rounds, with a probability per round.
 
-    Every subclass compares the same numbers of a seed with its own probabilities, so two of them
-    differ only where their probabilities do.
+    Every subclass takes ``p``, N numbers in (0, 1], and a seed of the path. It compares the same
+    numbers of a seed with its own probabilities, so two of them differ only where these do.
     """
 
     def __init__(self, p: ArrayLike, seed: int) -> None:
@@ -60,18 +60,7 @@ class Bernoulli(Independent):
 class Sine(Independent):
     """``p_t = min(1, p·(level + amplitude·sin(2π·t/period)))``: the mean is ``level·p``.
 
-    Parameters
-    ----------
-    p : array of N numbers in (0, 1]
-        Participation probabilities that are modulated.
-    seed : int
-        Seed of the path.
-    amplitude : float
-        Swing relative to ``p``, from 0 to the level.
-    period : int
-        Rounds in a swing.
-    level : float
-        What ``p`` is multiplied by on average.
+    The amplitude is from 0 to the level, the period in rounds.
     """
 
     def __init__(
@@ -123,19 +112,7 @@ class InterleavedSine(Sine):
 
 
 class Staircase(Independent):
-    """``p_t = min(1, p·level)``; each level holds for ``length`` rounds, over and over again.
-
-    Parameters
-    ----------
-    p : array of N numbers in (0, 1]
-        Participation probabilities at level 1.
-    seed : int
-        Seed of the path.
-    levels : sequence of floats
-        Factors of 0 or more.
-    length : int
-        Rounds for which a level holds.
-    """
+    """``p_t = min(1, p·level)``; each of the levels holds for ``length`` rounds, over and over."""
 
     def __init__(
         self, p: ArrayLike, seed: int, *, levels: Sequence[float] = (1.0, 0.4), length: int = 50
@@ -158,15 +135,6 @@ class ArrivalDeparture(Independent):
     over ``1 … rounds - 1``. With probability ½ it stays for good, otherwise it departs at a round
     uniform over those after its arrival, ``rounds`` included. (For stays of one's own choice there
     is ``Trace`` with events.)
-
-    Parameters
-    ----------
-    p : array of N numbers in (0, 1]
-        Participation probabilities during the stay.
-    seed : int
-        Seed of the stays and of the path.
-    rounds : int
-        Rounds over which clients arrive and depart.
     """
 
     def __init__(self, p: ArrayLike, seed: int, *, rounds: int) -> None:

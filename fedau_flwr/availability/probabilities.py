@@ -36,11 +36,8 @@ def participation_probabilities(
     check("mean", mean, 0 < mean <= 1, "in (0, 1]")
     check("floor", floor, 0 <= floor <= 1, "in [0, 1]")
     classes = shares.shape[1]
-    generator = (
-        seed
-        if isinstance(seed, np.random.RandomState)
-        else Draws(seed, "participation-probabilities").generator()
-    )
+    name = "participation-probabilities"
+    generator = seed if isinstance(seed, np.random.RandomState) else Draws(seed, name).generator()
     q = generator.dirichlet(np.full(classes, concentration))
     lowest = max(floor, float(np.finfo(np.float64).tiny))
     return np.asarray(np.clip(classes * mean * (shares @ q), lowest, 1.0), dtype=np.float64)
@@ -49,14 +46,8 @@ def participation_probabilities(
 def uniform_class_probabilities(class_shares: ArrayLike, *, seed: int) -> NDArray[np.float64]:
     """Return ``p_n = ⟨κ_n, φ⟩`` with a uniform weight per class, as in FedAWE's experiments.
 
-    ``φ`` is uniform on (0, 1) for the first half of the classes and on (0, 0.5) for the others.
-
-    Parameters
-    ----------
-    class_shares : array [N, C]
-        κ: the share of each class in each client's data; rows sum to 1.
-    seed : int
-        Seed of ``φ``.
+    ``φ`` is uniform on (0, 1) for the first half of the classes and on (0, 0.5) for the others; κ
+    is as in `participation_probabilities`.
     """
     shares = _as_shares(class_shares)
     classes = shares.shape[1]

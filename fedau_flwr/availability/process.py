@@ -13,11 +13,6 @@ class Process(ABC):
 
     The path is a pure function of the constructor's arguments: asking for a round twice, or for
     rounds in any order, gives the same answer, so a resumed run needs nothing but the seed.
-
-    Parameters
-    ----------
-    clients : int
-        Number of clients N.
     """
 
     def __init__(self, clients: int) -> None:

@@ -17,13 +17,6 @@ class Separated(Chain):
 
     A client that comes with probability ``p`` otherwise then has intervals of ``separation + 1/p``
     rounds on average; a cutoff `K` of FedAU must be far above the separation.
-
-    Parameters
-    ----------
-    process : Process
-        Who would be there otherwise.
-    separation : int
-        Rounds without a client after each of its turns, from 0 to 32767.
     """
 
     def __init__(self, process: Process, separation: int) -> None:
@@ -32,21 +25,12 @@ class Separated(Chain):
         self.process = process
         self.separation = int(separation)
         # How many rounds a client still stays away, of which the one of its turn is the first.
-        super().__init__(self._after(np.zeros(process.clients, np.int32), 0))
-
-    def _after(self, left: NDArray[Any], t: int) -> NDArray[Any]:
-        may = left == 0
-        there = self.process.active(t)
-        return np.where(may & there, self.separation + 1, left).astype(np.int32)
+        super().__init__(self._next(0, np.zeros(process.clients, np.uint16)))
 
     def _next(self, t: int, state: NDArray[Any]) -> NDArray[Any]:
-        return self._after(np.maximum(state - 1, 0), t)
+        left = state - (state > 0)
+        turns = (left == 0) & self.process.active(t)
+        return np.where(turns, self.separation + 1, left).astype(np.uint16)
 
     def _there(self, state: NDArray[Any]) -> NDArray[np.bool_]:
         return np.asarray(state == self.separation + 1)
-
-    def _packed(self, state: NDArray[Any]) -> NDArray[Any]:
-        return state.astype(np.uint16)
-
-    def _unpacked(self, kept: NDArray[Any]) -> NDArray[Any]:
-        return kept.astype(np.int32)
