@@ -10,7 +10,7 @@ from typing import Any
 
 from . import one_sum
 from .algorithm2 import weights
-from .vectors import LITERAL, SHIPPED, Vectors, read
+from .vectors import LITERAL, SHIPPED, Vectors, path_of, read
 
 TOLERANCE = 1e-6
 
@@ -31,18 +31,12 @@ def check(section: str, answer: Answer, *, vectors: Vectors | None = None) -> in
     answer : Callable[[dict], Any]
         Gets a case without its answer, and returns the answer.
     vectors : Vectors | None (default: None)
-        Those that come with the package by default; `fedau_flwr.testing.read` reads others.
-
-    Returns
-    -------
-    int
-        How many cases there are.
+        Those that come with the package by default; `fedau_flwr.testing.read` reads others. How
+        many cases they have in the section is returned.
     """
     cases = (read(SHIPPED) if vectors is None else vectors)[section]
-    given = []
-    for case in cases:
-        question = {key: value for key, value in case.items() if key != "answer"}
-        given.append({**question, "answer": _plain(answer(question))})
+    asked = [{key: value for key, value in case.items() if key != "answer"} for case in cases]
+    given = [{**question, "answer": answer(question)} for question in asked]
     if wrong := [line for case in given if (line := _wrong(section, case))]:
         raise Mismatch("\n".join(wrong))
     return len(cases)
@@ -50,15 +44,10 @@ def check(section: str, answer: Answer, *, vectors: Vectors | None = None) -> in
 
 def compare(vectors: Vectors) -> dict[str, list[str]]:
     """Return for each section of somebody's answers a line per case that is wrong."""
-    found: dict[str, list[str]] = {}
-    for section, cases in vectors.items():
-        found[section] = [line for case in cases if (line := _wrong(section, case))]
-    return found
-
-
-def _plain(value: Any) -> Any:
-    """Return numbers, also those of arrays, as JSON has them."""
-    return value.tolist() if hasattr(value, "tolist") else value
+    return {
+        section: [line for case in cases if (line := _wrong(section, case))]
+        for section, cases in vectors.items()
+    }
 
 
 def _wrong(section: str, case: Mapping[str, Any]) -> str | None:
@@ -75,7 +64,8 @@ def _wrong(section: str, case: Mapping[str, Any]) -> str | None:
 
 
 def _nested(value: Any) -> Any:
-    value = _plain(value)
+    """Return numbers, also those of arrays, as JSON has them."""
+    value = value.tolist() if hasattr(value, "tolist") else value
     return [_nested(item) for item in value] if isinstance(value, list | tuple) else value
 
 
@@ -106,7 +96,7 @@ def _diagnosis(section: str, case: Mapping[str, Any], answer: Any) -> str:
     if weighs and len(set(map(str, answer))) == 1:
         return ": all weights are equal, so this is FedAvg in disguise"
     if section == "weights":
-        path = [bit == "1" for bit in case["participation"]]
+        path = path_of(case)
         if _difference(answer, capped_weights(path, case["cutoff"])) is None:
             return ": intervals are capped at the cutoff instead of split there"
         if _difference(answer, weights(path, case["cutoff"], case["smoothing"])[1:]) is None:

@@ -29,6 +29,7 @@ class _Quadratics:
         self.path = [[bool(int(bit)) for bit in here] for here in case["participation"]]
         self.reached = [[bool(int(bit)) for bit in here] for here in case["delivered"]]
         self.parameters: Mapping[str, Any] = case["parameters"]
+        self.models: list[Vector] = []
         self._lr, self._steps = float(case["lr"]), int(case["steps"])
 
     def update(self, client: int, start: Vector) -> Vector:
@@ -39,9 +40,10 @@ class _Quadratics:
         return y - start
 
     def rounds(self) -> Any:
-        """Yield every round with its participants."""
+        """Yield every round with its participants, and keep the model that it ends with."""
         for t, here in enumerate(self.path):
             yield t, [n for n in range(self.clients) if here[n]]
+            self.models.append(self.x)
 
     def column(self, client: int) -> list[bool]:
         """Return when a client took part."""
@@ -55,14 +57,13 @@ class _Quadratics:
 def _weighted(
     case: Case, of: Callable[[_Quadratics, int], Sequence[float]], divide: bool
 ) -> list[Vector]:
-    q, found = _Quadratics(case), []
+    q = _Quadratics(case)
     w = [of(q, n) for n in range(q.clients)]
     for t, here in q.rounds():
         total = sum((w[n][t] * q.update(n, q.x) for n in here), q.zero())
         if here:
             q.x = q.x + q.eta * total / (len(here) if divide else q.clients)
-        found.append(q.x)
-    return found
+    return q.models
 
 
 def fedau(case: Case) -> list[Vector]:
@@ -94,20 +95,19 @@ def known_statistics(case: Case) -> list[Vector]:
 
 def amplified(case: Case) -> list[Vector]:
     """Return the models of averaging participants, with every period's way amplified."""
-    q, found = _Quadratics(case), []
+    q = _Quadratics(case)
     anchor, period, factor = q.x, q.parameters["period"], q.parameters["factor"]
     for t, here in q.rounds():
         if here:
             q.x = q.x + q.eta * sum((q.update(n, q.x) for n in here), q.zero()) / len(here)
         if (t + 1) % period == 0:
             q.x = anchor = anchor + factor * (q.x - anchor)
-        found.append(q.x)
-    return found
+    return q.models
 
 
 def mifa(case: Case) -> list[Vector]:
     """Return the models of MIFA: `G += Σ c / N`, `x += η G`, also when nobody came."""
-    q, found = _Quadratics(case), []
+    q = _Quadratics(case)
     y, g = np.zeros_like(q.targets), q.zero()
     for _, here in q.rounds():
         c = {n: q.update(n, q.x) - y[n] for n in here}
@@ -115,13 +115,12 @@ def mifa(case: Case) -> list[Vector]:
         q.x = q.x + q.eta * g
         for n in here:
             y[n] = y[n] + c[n]
-        found.append(q.x)
-    return found
+    return q.models
 
 
 def fedvarp(case: Case) -> list[Vector]:
     """Return the models of FedVARP: `x += η (Σ c / |A| + ȳ)`, then `ȳ += Σ c / N`."""
-    q, found = _Quadratics(case), []
+    q = _Quadratics(case)
     y, mean = np.zeros_like(q.targets), q.zero()
     for _, here in q.rounds():
         c = {n: q.update(n, q.x) - y[n] for n in here}
@@ -131,13 +130,12 @@ def fedvarp(case: Case) -> list[Vector]:
         mean = mean + total / q.clients
         for n in here:
             y[n] = y[n] + c[n]
-        found.append(q.x)
-    return found
+    return q.models
 
 
 def fedstale(case: Case) -> list[Vector]:
     """Return the models of FedStale: `x += η (βH + Σ₁ / N)`, then `H += Σ₂ / N`."""
-    q, found = _Quadratics(case), []
+    q = _Quadratics(case)
     h, mean, beta = np.zeros_like(q.targets), q.zero(), q.parameters["beta"]
     w = [weights(q.column(n), q.parameters["cutoff"]) for n in range(q.clients)]
     for t, here in q.rounds():
@@ -148,13 +146,12 @@ def fedstale(case: Case) -> list[Vector]:
         mean = mean + second / q.clients
         for n in here:
             h[n] = delta[n]
-        found.append(q.x)
-    return found
+    return q.models
 
 
 def fedawe(case: Case) -> list[Vector]:
     """Return the models of FedAWE: `x += (Σ (x_i − x) + η Σ (t − τ_i) Δ_i) / |A|`."""
-    q, found = _Quadratics(case), []
+    q = _Quadratics(case)
     own: dict[int, Vector] = {}
     last = [-1] * q.clients
     for t, here in q.rounds():
@@ -168,13 +165,12 @@ def fedawe(case: Case) -> list[Vector]:
             own.pop(n, None)
             if q.reached[t][n]:
                 own[n] = q.x
-        found.append(q.x)
-    return found
+    return q.models
 
 
 def mimic(case: Case) -> list[Vector]:
     """Return the models of MimiC: `c = Δ − Δ_last + D`, `x += η Σ c / |A|`."""
-    q, found = _Quadratics(case), []
+    q = _Quadratics(case)
     correction: dict[int, Vector] = {}
     for t, here in q.rounds():
         delta = {n: q.update(n, q.x) for n in here}
@@ -186,8 +182,7 @@ def mimic(case: Case) -> list[Vector]:
             correction.pop(n, None)
             if q.reached[t][n]:
                 correction[n] = (q.x - before) - delta[n]
-        found.append(q.x)
-    return found
+    return q.models
 
 
 METHODS: Mapping[str, Callable[[Case], list[Vector]]] = {

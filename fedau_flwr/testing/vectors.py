@@ -19,27 +19,14 @@ SHIPPED = Path(__file__).with_name("vectors.json")
 Vectors = dict[str, list[dict[str, Any]]]
 
 
-def _bits(text: str) -> list[bool]:
-    return [bit == "1" for bit in text]
-
-
-def _weights(case: Mapping[str, Any]) -> Any:
-    path = _bits(case["participation"])
-    return algorithm2.weights(path, case["cutoff"], case["smoothing"])
-
-
-def _frequency(case: Mapping[str, Any]) -> Any:
-    return algorithm2.frequency_weights(_bits(case["participation"]))
+def path_of(case: Mapping[str, Any]) -> list[bool]:
+    """Return in which rounds the client of a case takes part."""
+    return [bit == "1" for bit in case["participation"]]
 
 
 def _gap(case: Mapping[str, Any]) -> Any:
     before = (case["intervals"], case["elapsed"], case["weight"])
-    found = algorithm2.after_gap(before, case["gap"], case["cutoff"], case["smoothing"])
-    return list(found)
-
-
-def _group(case: Mapping[str, Any]) -> Any:
-    return algorithm2.group_weights(case["counted"], case["size"], case["cutoff"])
+    return [*algorithm2.after_gap(before, case["gap"], case["cutoff"], case["smoothing"])]
 
 
 def _protocol(case: Mapping[str, Any]) -> Any:
@@ -47,17 +34,13 @@ def _protocol(case: Mapping[str, Any]) -> Any:
     return [client.ask(request) for request in case["requests"]]
 
 
-def _method(case: Mapping[str, Any]) -> Any:
-    return [model.tolist() for model in one_sum.METHODS[case["method"]](case)]
-
-
 LITERAL: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
-    "weights": _weights,
-    "frequency": _frequency,
+    "weights": lambda case: algorithm2.weights(path_of(case), case["cutoff"], case["smoothing"]),
+    "frequency": lambda case: algorithm2.frequency_weights(path_of(case)),
     "gaps": _gap,
-    "groups": _group,
+    "groups": lambda case: algorithm2.group_weights(case["counted"], case["size"], case["cutoff"]),
     "protocol": _protocol,
-    "methods": _method,
+    "methods": lambda case: [x.tolist() for x in one_sum.METHODS[case["method"]](case)],
 }
 """What answers the questions of each section."""
 
