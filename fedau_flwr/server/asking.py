@@ -19,13 +19,7 @@ FEW = 4
 
 
 class Asking:
-    """Chooses the nodes of each round, and says once if their number and `N` do not fit.
-
-    Parameters
-    ----------
-    num_clients : int
-        `N`.
-    """
+    """Chooses the nodes of each round, and says once if their number and `N` do not fit."""
 
     def __init__(self, num_clients: int) -> None:
         self._num_clients = num_clients
@@ -58,24 +52,19 @@ class Asking:
     def compare(self, seen: int) -> None:
         """Say if `N` is below the nodes of a round, or far above the clients `seen` so far."""
         self._rounds += 1
-        there = self._there
-        if there > self._num_clients >= self._most:
+        there, known = self._there, self._num_clients
+        if there > known >= self._most:
             log.warning(
-                "num_clients is %d, but %d nodes are connected: it must be the number of all "
-                "clients, connected or not; every step is %.3g times too long with this one.",
-                self._num_clients,
-                there,
-                there / self._num_clients,
+                f"num_clients is {known}, but {there} nodes are connected: it must be the number "
+                "of all clients, connected or not; every step is "
+                f"{there / known:.3g} times too long with this one."
             )
         self._most = max(self._most, there)
         seen = max(seen, self._most)
-        if self._rounds == SOME_ROUNDS and self._num_clients >= FEW * seen:
+        if self._rounds == SOME_ROUNDS and known >= FEW * seen:
             log.info(
-                "num_clients is %d, but only %d clients were seen in %d rounds: if there are no "
-                "more, a smaller num_clients makes longer steps.",
-                self._num_clients,
-                seen,
-                self._rounds,
+                f"num_clients is {known}, but only {seen} clients were seen in {SOME_ROUNDS} "
+                "rounds: if there are no more, a smaller num_clients makes longer steps."
             )
 
 

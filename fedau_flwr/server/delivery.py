@@ -10,7 +10,6 @@ not wait for replies beyond the round's deadline.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from flwr.app import Message, MessageType
 from .._log import log
 from ..arrays import Arrays
 from ..wire.records import encode
-from ..wire.requests import DELIVERY, hosted_config
+from ..wire.requests import DELIVERY
 from .deadlines import with_deadline
 from .replies import Rejection, read_hosted
 from .summation import Round
@@ -38,10 +37,7 @@ class Delivering:
     def delivery(self, before: Arrays, after: Arrays) -> Arrays | None:
         """Return what those who were counted in a round get after it; nothing by default.
 
-        Parameters
-        ----------
-        before, after : Arrays
-            The model before and after the round's step.
+        It has the model before and after the round's step.
         """
         return None
 
@@ -74,13 +70,12 @@ class Deliveries:
         if arrays is None:
             return
         chosen = {*counted}
-        nodes = {node: [c for c in some if c in chosen] for node, some in this.asked.items()}
+        asked = {node: [c for c in some if c in chosen] for node, some in this.asked.items()}
+        nodes = {node: some for node, some in asked.items() if some}
         if strategy.held_rounds:
             self.held[this.number] = arrays
         self.waiting |= dict.fromkeys(counted, this.number)
-        self._deliver(
-            strategy, this, this.number, arrays, {n: some for n, some in nodes.items() if some}
-        )
+        self._deliver(strategy, this, this.number, arrays, nodes)
         self._release(strategy.held_rounds)
 
     def _deliver(
@@ -93,9 +88,17 @@ class Deliveries:
     ) -> None:
         model = this.layout.model
         record = encode({name: arrays.get(name, np.zeros_like(v)) for name, v in model.items()})
+        # It asks for no contribution, so it need not say when a client was last counted.
+        say = partial(
+            strategy.ledger.config,
+            hosting=strategy.roster.hosting,
+            transform=strategy.transform.to_text(),
+            unweighted=strategy.unweighted,
+            counted=None,
+        )
         messages = []
         for node, clients in nodes.items():
-            fields = {**self._config, **_addressed(strategy, clients), DELIVERY: number}
+            fields = {**self._config, **say(clients), DELIVERY: number}
             messages.append(strategy.message(node, MessageType.TRAIN, record, fields))
         for reply in with_deadline(this.grid).send_and_receive(messages, timeout=this.timeout):
             self._confirmed(reply, nodes.get(reply.metadata.src_node_id, []))
@@ -110,14 +113,13 @@ class Deliveries:
             # The words may be the client's own, of any length and with lines of their own.
             said = " ".join((reply.error.reason or "an error without a reason").split())[:500]
             log.warning("A client did not take what comes after a round: %s", said)
-            done = clients
         else:
             try:
-                done = read_hosted(reply, clients)
+                clients = read_hosted(reply, clients)
             except Rejection as rejection:
                 log.warning("A host did not say who got what comes after a round: %s.", rejection)
-                done = []
-        for client in done:
+                return
+        for client in clients:
             self.waiting.pop(client, None)
 
     def _release(self, most: int) -> None:
@@ -134,11 +136,3 @@ class Deliveries:
         """Go on from a checkpoint."""
         self.waiting = {int(client): number for client, number in state.get("waiting", {}).items()}
         self.held = {int(number): dict(some) for number, some in state.get("held", {}).items()}
-
-
-def _addressed(strategy: SumStrategy, clients: list[int]) -> dict[str, Any]:
-    """Return the participation fields of a message that asks for no contribution."""
-    text = strategy.transform.to_text()
-    say = partial(strategy.ledger.request, transform=text, unweighted=strategy.unweighted)
-    requests = [replace(say(client), counted=None) for client in clients]
-    return hosted_config(requests) if strategy.roster.hosting else {**requests[0].to_config()}

@@ -24,16 +24,7 @@ from .roster import Roster
 class EvaluatingStrategy(FedAvg):
     """Flower's FedAvg, whose evaluation waits for nobody and knows `NumPyClient`s.
 
-    Parameters
-    ----------
-    asking : Asking
-        Chooses the nodes.
-    roster : Roster
-        Which clients a node stands for.
-    numpy_clients : bool
-        Whether messages have the records of `NumPyClient`s.
-    **options
-        Those of `FedAvg`; `min_*_nodes` and `fraction_evaluate` are 0 unless given.
+    Of the options of `FedAvg`, `min_*_nodes` and `fraction_evaluate` are 0 unless given.
     """
 
     round_timeout: float | None = None

@@ -58,12 +58,7 @@ class GroupHistory:
 class Groups:
     """The histories of all groups of a training, advanced once per round.
 
-    Parameters
-    ----------
-    sizes : Mapping[str, int]
-        Members of each group, configured because they cannot be observed.
-    cutoff : int | None (default: 50)
-        As in `FedAUWeighting`.
+    The sizes of the groups are configured because they cannot be observed.
     """
 
     def __init__(self, sizes: Mapping[str, int], cutoff: int | None = 50) -> None:
@@ -92,10 +87,8 @@ class Groups:
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a checkpoint needs."""
-        return {
-            name: {field: getattr(history, field) for field in _STATE}
-            for name, history in self._histories.items()
-        }
+        histories = self._histories.items()
+        return {name: {field: getattr(one, field) for field in _STATE} for name, one in histories}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint; the groups must be the same ones."""

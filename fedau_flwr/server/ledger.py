@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..wire.requests import WEIGHTED, Request, hosted_config
+from ..wire.requests import Request, hosted_config
 
 
 @dataclass(slots=True)
@@ -32,28 +32,18 @@ class Ledger:
             )
         self.round = server_round
 
-    def request(
-        self,
-        client: int,
-        *,
-        transform: str = WEIGHTED,
-        groups: Mapping[str, float] | None = None,
-        unweighted: tuple[int, ...] = (),
-    ) -> Request:
+    def request(self, client: int, **fields: Any) -> Request:
         """Return what this round's message tells `client`, and remember that it was asked."""
-        request = Request(
+        fields = {"counted": self.counted.get(client), **fields}
+        self.counted.setdefault(client, 0)
+        return Request(
             round=self.round,
             training=self.training,
             client=client,
             attempts=tuple(self.attempts),
-            counted=self.counted.get(client),
             safe=None if self.safe is None else max(self.safe, self.released),
-            transform=transform,
-            groups=groups or {},
-            unweighted=unweighted,
+            **fields,
         )
-        self.counted.setdefault(client, 0)
-        return request
 
     def config(self, clients: Iterable[int], *, hosting: bool, **fields: Any) -> dict[str, Any]:
         """Return the entries of this round's message to the node of these clients."""

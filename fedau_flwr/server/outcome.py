@@ -50,11 +50,8 @@ class Outcome:
     def finish(self) -> None:
         """Say so if nothing was trained at all."""
         if self.rounds and not self.counted:
-            log.error(
-                "Nothing was trained: none of %d rounds counted anybody (%s).",
-                self.rounds,
-                self._why() or "no node was asked",
-            )
+            numbers = self.rounds, self._why() or "no node was asked"
+            log.error("Nothing was trained: none of %d rounds counted anybody (%s).", *numbers)
 
     def _why(self) -> str:
         return "; ".join(f"{times} × {reason}" for reason, times in self._reasons.most_common(5))

@@ -15,39 +15,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundReport:
-    """One round as the server saw it; `SumStrategy.last_round` holds that of the last one.
+    """One round as the server saw it; `SumStrategy.last_round` holds that of the last one."""
 
-    Parameters
-    ----------
-    round : int
-        Its number, from 1.
-    asked : int
-        Nodes that were asked.
-    counted : int
-        Clients in the sum.
-    rejected : int
-        Nodes whose reply was an error or not what it has to be.
-    absent : int
-        Nodes that did not reply within the round.
-    seconds : float
-        From the first message to the end of the sum.
-    clients : tuple[int, ...]
-        The clients in the sum, by number where that is known, else by node id.
-    nodes : tuple[int, ...]
-        The nodes that were asked.
-    reasons : Mapping[int, str]
-        Why a node's reply was rejected, on one line.
-    """
-
-    round: int
-    asked: int
-    counted: int
-    rejected: int
-    absent: int
-    seconds: float
-    clients: tuple[int, ...] = ()
-    nodes: tuple[int, ...] = ()
-    reasons: Mapping[int, str] = field(default_factory=dict)
+    round: int  # its number, from 1
+    asked: int  # nodes that were asked
+    counted: int  # clients in the sum
+    rejected: int  # nodes whose reply was an error or not what it has to be
+    absent: int  # nodes that did not reply within the round
+    seconds: float  # from the first message to the end of the sum
+    clients: tuple[int, ...] = ()  # those in the sum, by number where known, else by node id
+    nodes: tuple[int, ...] = ()  # those that were asked
+    reasons: Mapping[int, str] = field(default_factory=dict)  # why a node's reply was rejected
 
     @classmethod
     def of(cls, this: Round, result: Sum, seconds: float) -> RoundReport:

@@ -4,13 +4,10 @@ from collections.abc import Mapping
 
 
 class Roster:
-    """A client per node, named by the node's id.
+    """A client per node, named by the node's id, or by its number where that is known.
 
-    Parameters
-    ----------
-    numbers : Mapping[int, int] | None (default: None)
-        Client number of each node id, where known. Clients are then counted and summed by
-        number, so that a run repeats bit for bit although node ids do not.
+    Clients are counted and summed by number, so that a run repeats bit for bit although node ids
+    do not.
     """
 
     hosting = False

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from flwr.app import ArrayRecord
 
+from ...checks import check
 from ...files import save_arrays, sync_directory
 from ...wire.records import decode_all, encode
 from ..loop import Callback, RoundLoop, RunFailure
@@ -45,8 +46,7 @@ class Checkpoints(Callback):
     """
 
     def __init__(self, directory: str | Path, *, every: int = 10, resume: bool = True) -> None:
-        if every < 1:
-            raise ValueError(f"every is {every!r}, but must be at least 1.")
+        check("every", every, every >= 1, "at least 1")
         self.path = Path(directory) / "checkpoint.npz"
         self._every = every
         self._resume = resume

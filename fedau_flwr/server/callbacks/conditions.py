@@ -18,12 +18,8 @@ log = logging.getLogger("flwr.loop")
 
 UNCOUNTED_ROUNDS = 20
 """Rounds with participants but without any finite update, after which a run has diverged."""
-
-LOOK_SECONDS = 1.0
-"""Between two looks for nodes while there are too few."""
-
-WORD_SECONDS = 60.0
-"""Between two lines in the log about that."""
+LOOK_SECONDS, WORD_SECONDS = 1.0, 60.0
+"""Between two looks for nodes while there are too few, and two lines in the log about that."""
 
 
 class StopOnDivergence(Callback):
@@ -112,7 +108,6 @@ class StopOnRequest(Callback):
             self._file.unlink(missing_ok=True)
 
     def _note(self, number: int, frame: object) -> None:
-        del number, frame
         self._signalled = True
         self._restore()
 
@@ -122,15 +117,7 @@ class StopOnRequest(Callback):
 
 
 class WaitForNodes(Callback):
-    """Lets no round begin before enough nodes are connected.
-
-    Parameters
-    ----------
-    least : int (default: 1)
-        How many are enough.
-    request : StopOnRequest | None (default: None)
-        Who may end the run while it waits.
-    """
+    """Lets no round begin before `least` nodes are connected; `request` may end the wait."""
 
     def __init__(self, least: int = 1, *, request: StopOnRequest | None = None) -> None:
         self._least = least

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
 
+from ...checks import check
 from ..loop import Callback, RoundLoop
 from ..report import RoundReport
 
@@ -14,8 +15,7 @@ class _Evaluation(Callback):
     def __init__(
         self, every: int, evaluate: Callable[[RoundLoop], MetricRecord | None], kept: str
     ) -> None:
-        if every < 1:
-            raise ValueError(f"every is {every!r}, but must be at least 1.")
+        check("every", every, every >= 1, "at least 1")
         self._every, self._evaluate, self._kept = every, evaluate, kept
 
     def after_round(self, loop: RoundLoop, report: RoundReport) -> None:
@@ -29,15 +29,7 @@ class _Evaluation(Callback):
 
 
 class Evaluate(_Evaluation):
-    """Evaluates the model by a function such as Flower's `start()` takes.
-
-    Parameters
-    ----------
-    evaluate_fn : Callable[[int, ArrayRecord], MetricRecord | None]
-        Takes the round and the model.
-    every : int (default: 1)
-        Rounds between evaluations.
-    """
+    """Evaluates the model every so many rounds by a function such as Flower's `start()` takes."""
 
     def __init__(
         self, evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None], *, every: int = 1
@@ -51,12 +43,7 @@ class Evaluate(_Evaluation):
 class EvaluateOnNodes(_Evaluation):
     """Lets the strategy evaluate the model on the nodes (its ``fraction_evaluate`` says on whom).
 
-    Parameters
-    ----------
-    every : int (default: 1)
-        Rounds between evaluations.
-    config : ConfigRecord | None (default: None)
-        What evaluate messages say to the nodes.
+    `config` is what evaluate messages say to the nodes, `every` how many rounds are between them.
     """
 
     def __init__(self, *, every: int = 1, config: ConfigRecord | None = None) -> None:

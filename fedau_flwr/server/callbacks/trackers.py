@@ -8,8 +8,7 @@ import csv
 import math
 import os
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -39,12 +38,11 @@ class FileWriter(Writer, Protocol):
         """Add a file."""
 
 
-def require(module: str, name: str, extra: str) -> None:
+def require(module: str, name: str) -> None:
     """Raise ModuleNotFoundError with what to install where a tracker is missing."""
     if find_spec(module) is None:
-        raise ModuleNotFoundError(
-            f"The callback needs {name}: run `pip install 'fedau-flwr[{extra}]'`."
-        )
+        install = f"run `pip install 'fedau-flwr[{module}]'`"
+        raise ModuleNotFoundError(f"The callback needs {name}: {install}.")
 
 
 def finite(values: Mapping[str, Any]) -> dict[str, float]:
@@ -74,17 +72,14 @@ class ScalarWriter:
 
     def add(self, step: int, values: Mapping[str, Any]) -> None:
         """Write the finite numbers among `values`, and make them visible."""
-        pairs = [
-            self._summary.Value(tag=tag, simple_value=value)
-            for tag, value in finite(values).items()
-        ]
+        pair = self._summary.Value
+        pairs = [pair(tag=tag, simple_value=value) for tag, value in finite(values).items()]
         event = self._event(wall_time=time.time(), step=step, summary=self._summary(value=pairs))
         self._file.add_event(event)
         self._file.flush()
 
     def close(self, status: str = "") -> None:
         """End the file."""
-        del status
         self._file.close()
 
 
@@ -115,18 +110,9 @@ class WandbWriter:
 
 
 class MLflowWriter:
-    """Writes into a new run of an MLflow experiment, on a server or in a local SQLite file.
+    """Writes into a new run of an MLflow experiment, which is made if there is none.
 
-    Parameters
-    ----------
-    uri : str
-        The store, as in ``sqlite:////home/me/mlflow.db`` or ``http://127.0.0.1:5000``.
-    experiment, name : str
-        The experiment, made if there is none, and the run.
-    config : Mapping[str, Any]
-        The run's parameters.
-    artifacts : str | None (default: None)
-        Where files of a new experiment go; by default where MLflow puts them.
+    Files of a new experiment go to `artifacts`, by default where MLflow puts them.
     """
 
     def __init__(
@@ -143,12 +129,10 @@ class MLflowWriter:
         entities = import_module("mlflow.entities")
         self._metric, parameter = entities.Metric, entities.Param
         self.client = import_module("mlflow.tracking").MlflowClient(uri)
-        found = self.client.get_experiment_by_name(experiment)
-        number = (
-            found.experiment_id
-            if found is not None
-            else self.client.create_experiment(experiment, artifact_location=artifacts)
-        )
+        if (found := self.client.get_experiment_by_name(experiment)) is not None:
+            number = found.experiment_id
+        else:
+            number = self.client.create_experiment(experiment, artifact_location=artifacts)
         self.run = self.client.create_run(number, run_name=name).info.run_id
         pairs = [parameter(key, str(value)[:_LONGEST]) for key, value in config.items()]
         for first in range(0, len(pairs), _PARAMETERS):
@@ -171,19 +155,17 @@ class MLflowWriter:
         self.client.set_terminated(self.run, ended)
 
 
-class _Tracking(Callback, ABC):
+class _Tracking(Callback):
     """Puts every round's participation and metrics into a writer, opened when the loop begins."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: str, name: str, open_writer: Callable[[RoundLoop], Writer]) -> None:
+        require(module, name)
+        self._open = open_writer
         self._writer: Writer | None = None
-
-    @abstractmethod
-    def open(self, loop: RoundLoop) -> Writer:
-        """Return the tracker's side."""
 
     def on_start(self, loop: RoundLoop) -> None:
         """Open the tracker."""
-        self._writer = self.open(loop)
+        self._writer = self._open(loop)
 
     def round_done(self, loop: RoundLoop, report: RoundReport) -> None:
         """Write what a round came to."""
@@ -199,22 +181,16 @@ class _Tracking(Callback, ABC):
 
 
 class TensorBoard(_Tracking):
-    """Shows the rounds' participation and metrics in TensorBoard.
+    """Shows the rounds' participation and metrics in ``tensorboard --logdir``, this directory.
 
-    Parameters
-    ----------
-    directory : str | Path
-        For ``tensorboard --logdir``.
+    Of a resumed run only the rounds in the model stay visible.
     """
 
     def __init__(self, directory: str | Path) -> None:
-        super().__init__()
-        require("tensorboard", "TensorBoard", "tensorboard")
-        self._directory = directory
+        def open_writer(loop: RoundLoop) -> Writer:
+            return ScalarWriter(directory, first=loop.round + 1)
 
-    def open(self, loop: RoundLoop) -> Writer:
-        """Open the file; of a resumed run only the rounds in the model stay visible."""
-        return ScalarWriter(self._directory, first=loop.round + 1)
+        super().__init__("tensorboard", "TensorBoard", open_writer)
 
 
 class WeightsAndBiases(_Tracking):
@@ -233,13 +209,10 @@ class WeightsAndBiases(_Tracking):
     def __init__(
         self, project: str, *, config: Mapping[str, Any] | None = None, **options: Any
     ) -> None:
-        super().__init__()
-        require("wandb", "Weights & Biases", "wandb")
-        self._config, self._options = config or {}, {"project": project, **options}
+        def open_writer(_: RoundLoop) -> Writer:
+            return WandbWriter(config or {}, project=project, **options)
 
-    def open(self, loop: RoundLoop) -> Writer:
-        """Begin a run, or go on with that of the options."""
-        return WandbWriter(self._config, **self._options)
+        super().__init__("wandb", "Weights & Biases", open_writer)
 
 
 class MLflow(_Tracking):
@@ -263,10 +236,7 @@ class MLflow(_Tracking):
         name: str = "training",
         config: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__()
-        require("mlflow", "MLflow", "mlflow")
-        self._arguments = (uri, experiment, name, config or {})
+        def open_writer(_: RoundLoop) -> Writer:
+            return MLflowWriter(uri, experiment, name, config or {})
 
-    def open(self, loop: RoundLoop) -> Writer:
-        """Begin a run."""
-        return MLflowWriter(*self._arguments)
+        super().__init__("mlflow", "MLflow", open_writer)
