@@ -9,10 +9,7 @@ in the store of answered rounds:
 - a round is answered once in a training without noise of the client's own, over all attempts.
 """
 
-from collections.abc import Mapping
-
 from ..client.store import Store
-from ..wire.requests import COUNTED, Request
 from .message import Exchange, RefusalError, RoundId, require
 
 ENOUGH_NOISE = 0.5
@@ -38,14 +35,6 @@ def check_round(store: Store, current: RoundId) -> None:
             f"round {current.round} of this training was already answered under a mask; without "
             "noise of its own a contribution is not sent twice"
         )
-
-
-def check_config(config: Mapping[str, object], current: RoundId) -> None:
-    """Refuse to train for a round under the name of another, which may not have been answered."""
-    # Which round each client of a host was last counted in is a list.
-    request = Request.from_config({key: v for key, v in config.items() if key != COUNTED})
-    same = RoundId(request.training, request.attempt, request.round) == current
-    require(same, "the train message belongs to another round than its shares")
 
 
 def record_round(store: Store, current: RoundId) -> None:

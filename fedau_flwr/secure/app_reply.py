@@ -22,10 +22,8 @@ NUMPY_CLIENT = "KeyError: 'fitins.parameters'"
 
 def run_without_words(message: Message, context: Context, call_next: CallNext) -> Message:
     """Run the app; of its errors nothing leaves but that there was one."""
-    failed, refused = (
-        _flower.ErrorCode.CLIENT_APP_RAISED_EXCEPTION,
-        _flower.ErrorCode.MOD_FAILED_PRECONDITION,
-    )
+    codes = _flower.ErrorCode
+    failed, refused = codes.CLIENT_APP_RAISED_EXCEPTION, codes.MOD_FAILED_PRECONDITION
     try:
         reply = call_next(message, context)
     except Exception as error:  # Flower would send its words

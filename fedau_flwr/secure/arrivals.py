@@ -7,10 +7,8 @@ from flwr.app import ConfigRecord, Message
 
 from ..server.summation import Round, Sum
 from ..wire.records import decode_exactly
-from ..wire.requests import COUNTED, Request
 from .digests import RECORD, VECTOR
 from .message import Message as Fields
-from .message import RoundId
 from .payload import Payload
 
 Answer = TypeVar("Answer")
@@ -56,11 +54,3 @@ def masked_vector(reply: Message, this: Round, payload: Payload) -> tuple[Fields
 def config_of(message: Message) -> ConfigRecord:
     """Return the config of a train message, which is the one record of this kind."""
     return next(iter(message.content.config_records.values()))
-
-
-def round_of(message: Message) -> RoundId:
-    """Return the round that a train message is about."""
-    # Which round a client was last counted in matters to itself only, and is a list for a host.
-    common = {key: value for key, value in config_of(message).items() if key != COUNTED}
-    request = Request.from_config(common)
-    return RoundId(request.training, request.attempt, request.round)

@@ -79,14 +79,10 @@ def deal(
     pairs = list(zip(*(shamir.split(secret, threshold, count) for secret in secrets), strict=True))
     bindings = [bind(transcript, me, holder, n) for n, holder in enumerate([*holders, me])]
     agreement = Agreement(share_private)
-    sealed = [
-        crypto.seal(
-            agreement.key(cohort.members[holder].share_key, Purpose.SHARE_SEALING, binding),
-            b"".join(pair),
-            binding,
-        )
-        for holder, binding, pair in zip(holders, bindings, pairs, strict=False)
-    ]
+    sealed = []
+    for holder, binding, pair in zip(holders, bindings, pairs, strict=False):
+        key = agreement.key(cohort.members[holder].share_key, Purpose.SHARE_SEALING, binding)
+        sealed.append(crypto.seal(key, b"".join(pair), binding))
     seed_commitment = crypto.commit(secrets[0], Purpose.SEED_COMMITMENT, bind(transcript, me))
     dealing = Dealing(
         holders=list(holders),
@@ -99,10 +95,8 @@ def deal(
 
 def commit_shares(pair: Sequence[bytes], binding: bytes) -> bytes:
     """Commit to the shares of one holder: of the seed, and of the key."""
-    seed, key = pair
-    return crypto.commit(seed, Purpose.SEED_SHARE, binding) + crypto.commit(
-        key, Purpose.KEY_SHARE, binding
-    )
+    purposes = zip(pair, (Purpose.SEED_SHARE, Purpose.KEY_SHARE), strict=True)
+    return b"".join(crypto.commit(share, purpose, binding) for share, purpose in purposes)
 
 
 def open_shares(key: bytes, sealed: bytes, binding: bytes, committed: bytes) -> list[bytes]:

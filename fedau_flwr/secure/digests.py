@@ -1,15 +1,16 @@
-"""Hashes of what a train message asks for, the same on both sides."""
+"""What a train message is about: its round, and hashes that are the same on both sides."""
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from flwr.app import RecordDict
 
 from ..client.preparation import PREPARATION
-from ..wire.requests import GROUPS, SECURE_RECORD, TRANSFORM, UNWEIGHTED
+from ..wire.requests import COUNTED, GROUPS, SECURE_RECORD, TRANSFORM, UNWEIGHTED, Request
 from .cohort import Terms
-from .message import Fields, require
+from .message import Fields, RoundId, require
 
 RECORD = SECURE_RECORD
 """The record that marks a message of the protocol and holds its fields."""
@@ -18,6 +19,13 @@ VECTOR = "fedau-secure.vector"
 REPORT = "report-clipping"
 COMMON = (PREPARATION, TRANSFORM, GROUPS, UNWEIGHTED)
 """The entries of the config that decide what a contribution is: the same for all clients."""
+
+
+def round_of(config: Mapping[str, object]) -> RoundId:
+    """Return the round of a train message from its config."""
+    # Which round a client was last counted in matters to itself only, and is a list for a host.
+    request = Request.from_config({key: v for key, v in config.items() if key != COUNTED})
+    return RoundId(request.training, request.attempt, request.round)
 
 
 def model_digest(content: RecordDict) -> bytes:

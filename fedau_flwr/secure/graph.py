@@ -58,21 +58,14 @@ class Bounds(NamedTuple):
 class Topology:
     """How many holders a client draws, as a function of the cohort's size.
 
-    Parameters
-    ----------
-    threshold : float
-        A secret takes more than this fraction of its shares. At least one half: then the server
-        cannot tell two disjoint groups of share holders different stories about the same client.
-    colluding, dropping : float
-        The fractions of clients that may collude with the server and that may vanish.
-    min_degree : int
-        The smallest number of holders; in smaller cohorts everyone holds everyone's shares.
+    A secret takes more than the fraction `threshold` of its shares. At least one half: then the
+    server cannot tell two disjoint groups of share holders different stories about the same client.
     """
 
     threshold: float = 0.5
-    colluding: float = 0.2
-    dropping: float = 0.2
-    min_degree: int = 16
+    colluding: float = 0.2  # the fraction of clients that may collude with the server
+    dropping: float = 0.2  # the fraction of clients that may vanish
+    min_degree: int = 16  # the fewest holders; in smaller cohorts everyone holds everyone's shares
 
     def __post_init__(self) -> None:
         t, colluding, dropping = self.threshold, self.colluding, self.dropping

@@ -19,6 +19,8 @@ from typing import Self
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from ..checks import check
+from ..files import open_handle
 from .cohort import NO_ROSTER, SIGNATURE_BYTES, Member, Terms
 from .crypto import check_public
 from .message import KEY_BYTES, Fields, read_bytes, read_text, require
@@ -58,24 +60,18 @@ class Identity:
     @classmethod
     def create(cls, directory: Path, name: str) -> Self:
         """Make a new key in `directory`; one that is there is never overwritten."""
-        if not _NAME.fullmatch(name):
-            raise IdentityError(
-                f"--name is {name!r}, but must be 1 to 64 of A-Z, a-z, 0-9, '_' and '-'."
-            )
+        rule = "1 to 64 of A-Z, a-z, 0-9, '_' and '-'"
+        check("--name", name, _NAME.fullmatch(name), rule, IdentityError)
         key = Ed25519PrivateKey.generate().private_bytes_raw()
         path = directory / KEY_FILE
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with os.fdopen(os.open(path, flags, 0o600), "w") as file:
+            with os.fdopen(open_handle(path, os.O_WRONLY | os.O_EXCL), "w") as file:
                 file.write(f'{name} = "{PRIVATE}{key.hex()}"\n')
                 file.flush()
                 os.fsync(file.fileno())
         except FileExistsError:
-            if not directory.is_dir():
-                raise IdentityError(
-                    f"DIRECTORY is {str(directory)!r}, but must be a directory."
-                ) from None
+            check("DIRECTORY", str(directory), directory.is_dir(), "a directory", IdentityError)
             raise IdentityError(f"{path} exists already, and a key is never overwritten.") from None
         except OSError as error:
             raise IdentityError(f"{path} cannot be written: {error.strerror}.") from None

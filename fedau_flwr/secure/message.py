@@ -78,24 +78,17 @@ class RoundId:
         run, attempt, number = (message.get(key) for key in ("run", "attempt", "round"))
         if not isinstance(run, str) or type(attempt) is not int or type(number) is not int:
             raise RefusalError("the message does not say which round it belongs to")
-        require(
-            run.isidentifier() and len(run) <= 100,
-            "the message's run must be a name of at most 100 letters and digits",
-        )
-        require(
-            1 <= attempt < MAX_NUMBER and 1 <= number < MAX_NUMBER,
-            "the message's attempt and round must be numbers from 1 on",
-        )
+        named = run.isidentifier() and len(run) <= 100
+        require(named, "the message's run must be a name of at most 100 letters and digits")
+        counted = 1 <= attempt < MAX_NUMBER and 1 <= number < MAX_NUMBER
+        require(counted, "the message's attempt and round must be numbers from 1 on")
         return cls(run, attempt, number)
 
     def check(self, message: Fields, exchange: Exchange) -> None:
         """Refuse `message` unless it belongs to this round and to `exchange`."""
         other = self.of(message, exchange)
-        require(
-            other == self,
-            f"the message belongs to round {other.round} (attempt {other.attempt}), "
-            f"not to round {self.round} (attempt {self.attempt})",
-        )
+        there, here = (f"round {one.round} (attempt {one.attempt})" for one in (other, self))
+        require(other == self, f"the message belongs to {there}, not to {here}")
 
 
 def read_int(message: Fields, key: str) -> int:

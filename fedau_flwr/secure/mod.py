@@ -3,16 +3,7 @@
 from math import inf
 from typing import Any
 
-from flwr.app import (
-    Array,
-    ArrayRecord,
-    ConfigRecord,
-    Context,
-    Error,
-    Message,
-    MessageType,
-    RecordDict,
-)
+from flwr.app import ConfigRecord, Context, Error, Message, MessageType, RecordDict
 
 from .. import _flower
 from .._log import log
@@ -25,11 +16,12 @@ from ..client.own_budget import OwnBudget
 from ..client.policy import NodePolicy, under_mask
 from ..client.preparation import PREPARATION, Preparation
 from ..client.state_directory import open_store, state_directory
+from ..wire.records import encode
 from ..wire.requests import Refusal
-from .answered import ENOUGH_NOISE, check_config, check_round, record_exchange, record_round
+from .answered import ENOUGH_NOISE, check_round, record_exchange, record_round
 from .app_reply import contribution_of, run_without_words
 from .client import SecureClient
-from .digests import RECORD, REPORT, VECTOR, check_terms
+from .digests import RECORD, REPORT, VECTOR, check_terms, round_of
 from .graph import Topology
 from .membership import ROSTER, guarded, membership
 from .message import Exchange, RefusalError, RoundId, require
@@ -202,7 +194,7 @@ class SecureSumMod:
                 record_round(open_store(context), current)
             self._leave(context, client, request)
         content = RecordDict({RECORD: ConfigRecord({**fields, "hosted": hosted})})
-        content[VECTOR] = ArrayRecord({"masked": Array(masked)})
+        content[VECTOR] = encode({"masked": masked})
         return Message(content, reply_to=message)
 
     def _share_noise(
@@ -216,7 +208,9 @@ class SecureSumMod:
         configs = list(content.config_records.values())
         # In a second one a decoy could promise the noise that the app's own config does not.
         require(len(configs) == 1, "the train message does not hold exactly one config")
-        check_config(configs[0], current)
+        # A round under the name of another may have been answered.
+        same = round_of(configs[0]) == current
+        require(same, "the train message belongs to another round than its shares")
         asked = Preparation.from_config(configs[0])
         least = self._least_noise(policy)
         if asked.noise_multiplier < least * (1 - 1e-9):  # a quotient may be off by its last bit

@@ -8,12 +8,9 @@ from ..checks import check
 
 
 class Offences:
-    """Counts the rounds in which a node provably cheated, and says who is left out for it.
+    """Counts the rounds in which a node provably cheated; those with `most` of them are left out.
 
-    Parameters
-    ----------
-    most : int
-        A node with so many is left out for the rest of the training; 0: nobody ever is.
+    They are so for the rest of the training; with 0 nobody ever is.
     """
 
     def __init__(self, most: int) -> None:

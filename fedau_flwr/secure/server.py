@@ -145,7 +145,7 @@ class SecureRound:
             dealing = Dealing.of(reply, place, holdings.cohort, holdings.degree)
             holdings.dealings[place] = dealing
 
-        refused = self._collect_placed(Exchange.SHARES, replies, take)
+        refused = self._collect(Exchange.SHARES, replies, take)
         for place in holdings.close_dealing():
             refused[self._client(place)] = "too few of its holders dealt shares"
         self._need_cohort(len(holdings.dealings), "dealt shares")
@@ -164,9 +164,18 @@ class SecureRound:
         holdings = self._holdings
 
         def take(place: int, reply: tuple[Fields, Any]) -> None:
-            holdings.spoiled[place] = self._read_masked(place, *reply)
+            fields, vector = reply
+            self._round.check(fields, Exchange.MASKED)
+            require(place in holdings.dealings, "it dealt no shares")
+            spoiled = set(read_places(fields, "spoiled", holdings.cohort))
+            known = spoiled <= holdings.senders[place]
+            require(known, "'spoiled' names a client that dealt it nothing")
+            right = isinstance(vector, np.ndarray) and vector.dtype == self._dtype
+            wrong = f"its vector is not one of {self._total.size} values of {self._dtype}"
+            require(right and vector.shape == self._total.shape, wrong)
+            holdings.spoiled[place] = spoiled
 
-        refused = self._collect_placed(Exchange.MASKED, replies, take)
+        refused = self._collect(Exchange.MASKED, replies, take)
         self._blame(holdings.culprits())
         for place in holdings.close_masking():
             refused[self._client(place)] = "too few clients hold good shares of its secrets"
@@ -205,7 +214,7 @@ class SecureRound:
             require(signed, "it did not sign the survivors that it was told")
             self._signatures[place] = signature
 
-        refused = self._collect_placed(Exchange.CONSISTENCY, replies, take)
+        refused = self._collect(Exchange.CONSISTENCY, replies, take)
         needed = quorum(len(self._cohort))
         if len(self._signatures) < needed:
             signed = f"{len(self._signatures)} clients signed the survivors"
@@ -233,7 +242,7 @@ class SecureRound:
             require(place in self._holdings.counted, "it was not asked to unmask")
             recovery.take(place, reply)
 
-        refused = self._collect_placed(Exchange.UNMASK, replies, take)
+        refused = self._collect(Exchange.UNMASK, replies, take)
         try:
             plus, minus = recovery.masks_left()
         finally:
@@ -250,27 +259,23 @@ class SecureRound:
     def _collect(
         self, exchange: Exchange, replies: Mapping[int, Any], take: Callable[[int, Any], None]
     ) -> Refused:
-        """Take the answers of the exchange that is due; return whose were refused and why."""
+        """Take the answers of the exchange that is due; return whose were refused and why.
+
+        Clients are named by their ids in the first one, and by their places in the cohort then.
+        """
         if self._due[:1] != [exchange]:
             raise RuntimeError(f"the exchange '{exchange}' is not due in this round")
         del self._due[0]
         refused: Refused = {}
         for client, reply in sorted(replies.items()):
             try:
-                take(client, reply)
+                known = exchange is Exchange.KEYS or client in self._cohort.places
+                require(known, "it sent no keys")
+                take(self._cohort.places.get(client, client), reply)
             except RefusalError as reason:
                 refused[client] = str(reason)
         self.refused |= refused
         return refused
-
-    def _collect_placed(
-        self, exchange: Exchange, replies: Mapping[int, Any], take: Callable[[int, Any], None]
-    ) -> Refused:
-        def take_placed(client: int, reply: Any) -> None:
-            require(client in self._cohort.places, "it sent no keys")
-            take(self._cohort.places[client], reply)
-
-        return self._collect(exchange, replies, take_placed)
 
     def _void(self, reason: str) -> VoidRoundError:
         self._due.clear()
@@ -279,16 +284,3 @@ class SecureRound:
     def _need_cohort(self, present: int, what: str) -> None:
         if present < self._min_cohort:
             raise self._void(f"{present} clients {what}, and {self._min_cohort} are needed")
-
-    def _read_masked(self, place: int, reply: Fields, vector: Any) -> set[int]:
-        self._round.check(reply, Exchange.MASKED)
-        require(place in self._holdings.dealings, "it dealt no shares")
-        spoiled = set(read_places(reply, "spoiled", len(self._cohort)))
-        known = spoiled <= self._holdings.senders[place]
-        require(known, "'spoiled' names a client that dealt it nothing")
-        right = isinstance(vector, np.ndarray) and vector.dtype == self._dtype
-        require(
-            right and vector.shape == self._total.shape,
-            f"its vector is not one of {self._total.size} values of {self._dtype}",
-        )
-        return spoiled

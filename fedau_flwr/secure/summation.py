@@ -15,9 +15,9 @@ from ..server.deadlines import DeadlineGrid
 from ..server.summation import Round, Sum, Summation
 from ..wire.fixed_point import FixedPoint
 from ..wire.requests import HOSTED
-from .arrivals import config_of, fields_of, masked_vector, read_all, round_of
+from .arrivals import config_of, fields_of, masked_vector, read_all
 from .cohort import quorum
-from .digests import RECORD, REPORT, config_digest, model_digest
+from .digests import RECORD, REPORT, config_digest, model_digest, round_of
 from .graph import Topology
 from .identity import Roster
 from .message import Exchange, VoidRoundError
@@ -142,7 +142,7 @@ class SecureSum(Summation):
             )
             asked.fitted(self._payload.size, survivors).announce(message.content)
         secure = SecureRound(
-            round_of(messages[0]),
+            round_of(config_of(messages[0])),
             size=self._payload.size,
             dtype=self.fixed_point.dtype,
             min_cohort=self.min_cohort,
@@ -247,9 +247,8 @@ class SecureSum(Summation):
                 continue
             fields: dict[str, Any] = {**requests[head.dst_node_id], REPORT: self.report_clipping}
             message.content[RECORD] = ConfigRecord(fields)
-            chosen.append(
-                Message(message.content, head.dst_node_id, head.message_type, ttl=head.ttl)
-            )
+            made = Message(message.content, head.dst_node_id, head.message_type, ttl=head.ttl)
+            chosen.append(made)
         return chosen
 
     def _exchange(self, this: Round, requests: Mapping[int, Fields]) -> dict[int, Fields]:
