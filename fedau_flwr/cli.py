@@ -9,13 +9,14 @@ import importlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
+from .checks import check
 from .client.state_directory import describe
 from .privacy.command import privacy
-from .secure.identity import Identity, IdentityError, Roster
+from .secure.identity import Identity, Roster
 
 USER_ERROR = 2
 _NAME = b'name = "fedau-flwr"'
@@ -32,51 +33,6 @@ keys_app = typer.Typer(help="Make the keys of clients, and rosters of them.", no
 app.add_typer(keys_app, name="keys")
 
 
-def fail(sentence: str) -> NoReturn:
-    """End with one sentence for the user and the exit code of a user's mistake."""
-    typer.echo(sentence, err=True)
-    raise typer.Exit(USER_ERROR)
-
-
-@state_app.command("show")
-def show_state(
-    directory: Annotated[Path, typer.Argument(help="A client's fedau-state-dir.")],
-) -> None:
-    """Print the participation state of all clients below DIRECTORY in plain words."""
-    if not directory.is_dir():
-        fail(f"DIRECTORY is {str(directory)!r}, but must be an existing directory.")
-    if not (lines := list(describe(directory))):
-        fail(f"DIRECTORY is {str(directory)!r}, but must hold the state of at least one client.")
-    typer.echo("\n".join(lines))
-
-
-@keys_app.command("new")
-def new_key(
-    directory: Annotated[Path, typer.Argument(help="The client's fedau-state-dir.")],
-    name: Annotated[
-        str | None, typer.Option(help="The client's name; that of DIRECTORY if not given.")
-    ] = None,
-) -> None:
-    """Make a client's key in DIRECTORY, and print the public line for the roster."""
-    try:
-        identity = Identity.create(directory, name or directory.resolve().name)
-    except IdentityError as error:
-        fail(str(error))
-    typer.echo(identity.line)
-
-
-@keys_app.command("roster")
-def make_roster(
-    files: Annotated[list[Path], typer.Argument(help="Files of public lines.")],
-) -> None:
-    """Print the roster of all clients whose public lines are in FILES."""
-    try:
-        roster = Roster.load(*files)
-    except IdentityError as error:
-        fail(str(error))
-    typer.echo(roster.to_toml(), nl=False)
-
-
 def _in_a_sentence(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command that ends with one sentence where a value makes no sense."""
 
@@ -85,12 +41,47 @@ def _in_a_sentence(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(**options)
         except ValueError as error:
-            fail(str(error))
+            typer.echo(str(error), err=True)
+            raise typer.Exit(USER_ERROR) from None
 
     return run
 
 
 app.command("privacy")(_in_a_sentence(privacy))
+
+
+@state_app.command("show")
+@_in_a_sentence
+def show_state(
+    directory: Annotated[Path, typer.Argument(help="A client's fedau-state-dir.")],
+) -> None:
+    """Print the participation state of all clients below DIRECTORY in plain words."""
+    check("DIRECTORY", str(directory), directory.is_dir(), "an existing directory")
+    if not (lines := list(describe(directory))):
+        rule = "must hold the state of at least one client"
+        raise ValueError(f"DIRECTORY is {str(directory)!r}, but {rule}.")
+    typer.echo("\n".join(lines))
+
+
+@keys_app.command("new")
+@_in_a_sentence
+def new_key(
+    directory: Annotated[Path, typer.Argument(help="The client's fedau-state-dir.")],
+    name: Annotated[
+        str | None, typer.Option(help="The client's name; that of DIRECTORY if not given.")
+    ] = None,
+) -> None:
+    """Make a client's key in DIRECTORY, and print the public line for the roster."""
+    typer.echo(Identity.create(directory, name or directory.resolve().name).line)
+
+
+@keys_app.command("roster")
+@_in_a_sentence
+def make_roster(
+    files: Annotated[list[Path], typer.Argument(help="Files of public lines.")],
+) -> None:
+    """Print the roster of all clients whose public lines are in FILES."""
+    typer.echo(Roster.load(*files).to_toml(), nl=False)
 
 
 def find_suite() -> Path | None:

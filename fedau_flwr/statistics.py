@@ -32,10 +32,7 @@ _NAMES = re.compile(
 class Statistics:
     """Which arrays of a model are averaged over the participants with unit weights.
 
-    Parameters
-    ----------
-    unweighted : Iterable[str] (default: ())
-        Names of arrays, or patterns such as ``"ema.*"``, beside those of normalisation layers.
+    Beside those of normalisation layers these are `unweighted`: names, or patterns as ``"ema.*"``.
     """
 
     def __init__(self, unweighted: Iterable[str] = ()) -> None:
@@ -64,16 +61,10 @@ def _unnamed(model: Arrays) -> list[tuple[str, str]]:
     names = list(model)
     for mean, var, count in zip(names, names[1:], names[2:], strict=False):
         first, second, counter = model[mean], model[var], model[count]
-        if (
-            mean.isdecimal()
-            and counter.dtype.kind in "iu"
-            and counter.shape == ()
-            and first.ndim == 1
-            and first.shape == second.shape
-            and is_averaged(first.dtype)
-            and is_averaged(second.dtype)
-            and bool((second >= 0).all())
-        ):
+        counts = counter.dtype.kind in "iu" and counter.shape == ()
+        vectors = first.ndim == 1 and first.shape == second.shape
+        averaged = is_averaged(first.dtype) and is_averaged(second.dtype)
+        if mean.isdecimal() and counts and vectors and averaged and (second >= 0).all():
             found.append((mean, var))
     return found
 

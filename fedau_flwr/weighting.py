@@ -26,9 +26,9 @@ class Weighting(ABC):
         """Name the weighting and its parameters: a state is not gone on with under another name."""
         return f"{type(self).__name__}()"
 
-    @abstractmethod
     def initial(self) -> WeightState:
-        """Return the state before the first round."""
+        """Return the state before the first round: no interval, weight 1."""
+        return WeightState()
 
     @abstractmethod
     def advance(self, state: WeightState, participated: bool) -> WeightState:
@@ -80,10 +80,6 @@ class FedAUWeighting(Weighting):
 
     def __repr__(self) -> str:
         return f"FedAUWeighting(cutoff={self.cutoff}, smoothing={self.smoothing})"
-
-    def initial(self) -> WeightState:
-        """Return `t = 0`: no interval, weight 1."""
-        return WeightState()
 
     def advance(self, state: WeightState, participated: bool) -> WeightState:
         """Return the state after one more round."""
@@ -158,13 +154,6 @@ class FrequencyWeighting(Weighting):
     :math:`m` of the first :math:`t` rounds were counted. The plain counterpart of Algorithm 2: the
     running gap is in :math:`t` already, which biases the weight. It costs nothing.
     """
-
-    def __repr__(self) -> str:
-        return "FrequencyWeighting()"
-
-    def initial(self) -> WeightState:
-        """Return `t = 0`: no participation, weight 1."""
-        return WeightState()
 
     def advance(self, state: WeightState, participated: bool) -> WeightState:
         """Return the state after one more round."""

@@ -32,10 +32,8 @@ def in_numpy_records(message: Message) -> Message:
     """Return a message with one array and one config record as a `NumPyClient` reads it."""
     head = message.metadata
     arrays_key, config_key = _NUMPY_REQUESTS[head.message_type]
-    (arrays,), (config,) = (
-        message.content.array_records.values(),
-        message.content.config_records.values(),
-    )
+    (arrays,) = message.content.array_records.values()
+    (config,) = message.content.config_records.values()
     content = RecordDict({arrays_key: ArrayRecord(numbered(arrays.values())), config_key: config})
     return Message(content, head.dst_node_id, head.message_type, ttl=head.ttl)
 
@@ -71,14 +69,11 @@ def reply_content(name: str, model: Arrays, parts: Parts, reported: dict[str, An
     """
     main, extra = reply_arrays(parts, model)
     if name == NUMPY_PARAMETERS:
-        return RecordDict(
-            {
-                name: encode(numbered([*main.values(), *extra.values()])),
-                NUMPY_METRICS: ConfigRecord(reported),
-                "fitres.num_examples": MetricRecord({"num_examples": 1}),
-                "fitres.status": ConfigRecord({"code": 0, "message": "Success"}),
-            }
-        )
+        content = RecordDict({name: encode(numbered([*main.values(), *extra.values()]))})
+        content[NUMPY_METRICS] = ConfigRecord(reported)
+        content["fitres.num_examples"] = MetricRecord({"num_examples": 1})
+        content["fitres.status"] = ConfigRecord({"code": 0, "message": "Success"})
+        return content
     content = RecordDict({name: encode(main)})
     if extra:
         content[PARTS_RECORD] = encode(extra)

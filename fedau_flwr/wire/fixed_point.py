@@ -28,24 +28,15 @@ _RINGS: dict[int, np.dtype[Any]] = {32: np.dtype(np.uint32), 64: np.dtype(np.uin
 class FixedPoint:
     """A grid of `bits`-bit values over ±`value_range`, of which `max_cohort` can be added.
 
-    Parameters
-    ----------
-    value_range : float
-        Values beyond it are clipped, and counted. Applies to what a client sends, that is
-        after weighting.
-    bits : int
-        Bits per value, sign included; at most 25 on the ring of 2^32 and 53 on that of 2^64,
-        where floats are exact.
-    ring_bits : int
-        32 or 64.
-    max_cohort : int
-        The largest number of clients whose values are ever added.
+    The range applies to what a client sends, that is after weighting; values beyond it are clipped,
+    and counted. The bits of a value, sign included, are at most 25 on the ring of 2^32 and 53 on
+    that of 2^64, where floats are exact.
     """
 
     value_range: float = 8.0
     bits: int = 22
-    ring_bits: int = 32
-    max_cohort: int = 1000
+    ring_bits: int = 32  # or 64
+    max_cohort: int = 1000  # the largest number of clients whose values are ever added
 
     def __post_init__(self) -> None:
         fine = 1e-9 <= self.value_range <= 1e9

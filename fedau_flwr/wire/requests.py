@@ -149,10 +149,8 @@ def _attempts(value: object) -> tuple[tuple[int, int], ...]:
     numbers = [number for number, _ in attempts]
     text = ",".join(f"{number}@{start}" for number, start in attempts)
     if not attempts or text != value or numbers != sorted(set(numbers)):
-        raise Refusal(
-            f"{ATTEMPTS} is {value!r}, but must list rising attempts and their first rounds as in "
-            "'1@1,2@21'."
-        )
+        rule = "list rising attempts and their first rounds as in '1@1,2@21'"
+        raise Refusal(f"{ATTEMPTS} is {value!r}, but must {rule}.")
     return attempts
 
 
