@@ -13,23 +13,15 @@ import numpy as np
 
 from ..checks import check
 from .minimise import minimise
-from .toeplitz import Vector, prefix_variances, relative_error, sensitivity
+from .toeplitz import Vector, prefix_variances, sensitivity
 
 
 @dataclass(frozen=True)
 class BufferedToeplitz:
-    """A Toeplitz matrix C of geometric sequences.
+    """A Toeplitz matrix C of geometric sequences."""
 
-    Parameters
-    ----------
-    scales : Sequence[float]
-        The ω_i, positive, at most 1 together: coefficients then never increase.
-    decays : Sequence[float]
-        The θ_i, one for each scale, between 0 and 1.
-    """
-
-    scales: Sequence[float]
-    decays: Sequence[float]
+    scales: Sequence[float]  # ω_i, positive, at most 1 together: coefficients then never increase
+    decays: Sequence[float]  # θ_i, one for each scale, between 0 and 1
 
     def __post_init__(self) -> None:
         if len(self.scales) != len(self.decays):
@@ -61,20 +53,6 @@ class BufferedToeplitz:
         """Return the first column of C⁻¹."""
         return _geometric(*self.inverse_parameters(), rounds)
 
-    def sensitivity(self, rounds: int, separation: int = 1, limit: int | None = None) -> float:
-        """Return how far one client moves C times the sums, each contribution having norm 1."""
-        return sensitivity(self.coefficients(rounds), rounds, separation, limit)
-
-    def relative_error(self, rounds: int, separation: int = 1, limit: int | None = None) -> float:
-        """Return the root mean square error of prefix sums, in that of independent noise."""
-        return relative_error(
-            self.coefficients(rounds),
-            rounds,
-            separation,
-            limit,
-            inverse_coefficients=self.inverse(rounds),
-        )
-
 
 def best_buffers(
     rounds: int,
@@ -86,14 +64,8 @@ def best_buffers(
 ) -> BufferedToeplitz:
     """Return the matrix with the least error of prefix sums.
 
-    Parameters
-    ----------
-    rounds, separation, limit : int
-        T, b and the most participations of a client.
-    buffers : int | None (default: None)
-        How many buffers to use; None adds one up to four, as long as it brings a hundredth.
-    error : str
-        Which mean square error to minimise: the mean over the rounds or the last, largest one.
+    The error is the mean square over the rounds, or that of the last one, which is the largest.
+    Without a number of buffers one is added, up to four, as long as it brings a hundredth.
     """
     check("buffers", buffers, buffers is None or buffers >= 1, "at least 1")
 
@@ -101,7 +73,8 @@ def best_buffers(
         blt = _from_unconstrained(x)
         variances = prefix_variances(blt.inverse(rounds))
         least = variances[-1] if error == "max" else np.mean(variances)
-        return float(np.log(least)) + 2 * float(np.log(blt.sensitivity(rounds, separation, limit)))
+        moved = sensitivity(blt.coefficients(rounds), rounds, separation, limit)
+        return float(np.log(least)) + 2 * float(np.log(moved))
 
     def found(count: int) -> Vector:
         # Decays from one round to all, or to a few separations, whichever leads lower.
@@ -131,9 +104,7 @@ def _from_unconstrained(x: Vector) -> BufferedToeplitz:
     weights = np.exp(scales)
     scales, decays = weights / (1 + weights.sum()), 1 / (1 + np.exp(-decays))
     slowest_first = np.argsort(-decays)
-    return BufferedToeplitz(
-        tuple(scales[slowest_first].tolist()), tuple(decays[slowest_first].tolist())
-    )
+    return BufferedToeplitz(*(tuple(some[slowest_first].tolist()) for some in (scales, decays)))
 
 
 def _geometric(scales: Vector, decays: Vector, rounds: int) -> Vector:

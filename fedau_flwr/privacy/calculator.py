@@ -16,29 +16,16 @@ from .toeplitz import square_root
 class Option:
     """One way to keep a training private.
 
-    Parameters
-    ----------
-    name : str
-        "plain", "separated", "correlated, bands" or "correlated, buffers".
-    participations : int
-        The most sums that one client's data can enter.
-    vectors : int
-        How many vectors as long as the model the noise has to remember.
-    noise_multiplier : float
-        The standard deviation of the noise that is drawn in a round, in units of the norm.
-    error : float
-        Root mean square error of prefix sums, which is what the model has of the noise, relative to
-        plain noise for the same guarantee (or of the same multiplier, if that is given).
-    epsilon : float
-        The ε of the whole training.
+    Its error is the root mean square error of prefix sums, which is what the model has of the
+    noise, relative to plain noise for the same guarantee (or multiplier, if that is given).
     """
 
-    name: str
-    participations: int
-    vectors: int
-    noise_multiplier: float
+    name: str  # "plain", "separated", "correlated, bands" or "correlated, buffers"
+    participations: int  # the most sums that one client's data can enter
+    vectors: int  # how many of them, as long as the model, the noise has to remember
+    noise_multiplier: float  # standard deviation of a round's noise, in units of the norm
     error: float
-    epsilon: float
+    epsilon: float  # of the whole training
 
 
 def options(
@@ -53,20 +40,8 @@ def options(
 ) -> tuple[Option, ...]:
     """Return the table of all ways, for a target `epsilon` or for a given `noise_multiplier`.
 
-    Parameters
-    ----------
-    delta : float
-        The δ of the whole training.
-    rounds : int
-        T, the sums to release.
-    epsilon : float | None
-        The ε to keep; the noise follows.
-    noise_multiplier : float | None
-        The noise to use instead; ε follows.
-    separation, limit : int
-        A client takes part at most once in `separation` rounds and at most `limit` times.
-    most_bands : int | None
-        A limit to the bands, each of which costs a vector of memory.
+    A client takes part at most once in `separation` rounds and at most `limit` times. Each of the
+    bands, which are `most_bands` at most, costs a vector of memory.
     """
     if (epsilon is None) == (noise_multiplier is None):
         raise ValueError("either epsilon or noise_multiplier must be given, and not both.")

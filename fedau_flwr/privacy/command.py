@@ -10,10 +10,10 @@ import typer
 from ..checks import check, check_delta
 from .calculator import COLUMNS, effective_noise, least_separation, options, rounds_within
 from .gdp import composed, delta_of, participations
-from .picture import draw_noise
 
 DELTA = 1e-5
 SEPARATIONS = (1, 2, 5, 10, 20, 50, 100, 200)
+_LINES = {"plain": "--", "separated": "-.", "best bands": ":", "buffers": "-"}
 
 
 def privacy(
@@ -119,14 +119,36 @@ def _separations(text: str, rounds: int) -> list[int]:
 def _write(plot: Path | None, csv_file: Path | None, asked: dict[str, Any]) -> None:
     if plot is not None and find_spec("matplotlib") is None:
         raise ValueError("--plot needs matplotlib: run `pip install 'fedau-flwr[privacy]'`.")
+    rows = effective_noise(**asked)
     try:
         if csv_file is not None:
             with csv_file.open("w", encoding="utf-8", newline="") as file:
                 writer = csv.writer(file, lineterminator="\n")
                 writer.writerow(COLUMNS)
-                for row in effective_noise(**asked):
+                for row in rows:
                     writer.writerow([f"{x:.4f}" if isinstance(x, float) else x for x in row])
         if plot is not None:
-            draw_noise(plot, **asked)
+            _draw(plot, rows, "ε = {epsilon:g}, δ = {delta:g}, {rounds} rounds".format(**asked))
     except (OSError, ValueError) as error:
         raise ValueError(f"{plot or csv_file} cannot be written: {error}.") from None
+
+
+def _draw(path: Path, rows: list[tuple[Any, ...]], title: str) -> None:
+    """Draw what is left of the noise, in all ways, against the separation."""
+    from matplotlib.figure import Figure  # noqa: PLC0415 -- only this command needs it
+
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    axes = figure.add_subplot()
+    for name, dashes in _LINES.items():
+        points = [(row[0], row[-1]) for row in rows if row[1] == name]
+        axes.plot(*zip(*points, strict=True), dashes, marker="o", markersize=3, label=name)
+    axes.set(
+        xscale="log",
+        yscale="log",
+        xlabel="separation b: a client takes part at most once in b rounds",
+        ylabel="effective noise, plain noise = 1",
+        title=title,
+    )
+    axes.grid(alpha=0.25)
+    axes.legend()
+    figure.savefig(path, dpi=150)

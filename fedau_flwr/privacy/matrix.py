@@ -123,13 +123,10 @@ class MatrixPrivacy:
                 )
             self.plan = self._chosen(self.memory_limit / size)
         log.info(
-            "Noise is correlated by %s: multiplier %.4g, error of prefix sums %.3g of independent "
-            "noise's; it remembers %.3g MB, here and in each checkpoint, and a release is %.3g MB.",
-            self.plan,
-            self.noise_multiplier,
-            self.plan.relative_error(),
-            self.plan.bytes_per_value() * size / 1e6,
-            8 * size / 1e6,
+            f"Noise is correlated by {self.plan}: multiplier {self.noise_multiplier:.4g}, error of "
+            f"prefix sums {self.plan.relative_error():.3g} of independent noise's; it remembers "
+            f"{self.plan.bytes_per_value() * size / 1e6:.3g} MB, here and in each checkpoint, and "
+            f"a release is {8 * size / 1e6:.3g} MB."
         )
 
     def _chosen(self, most_bytes: float | None) -> NoisePlan:

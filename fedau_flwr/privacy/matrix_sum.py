@@ -111,15 +111,13 @@ class MatrixSum(Summation):
 
     def _write(self, this: Round, result: Sum, stream: NoiseStream) -> None:
         if self._releases is not None:
-            asked = [client for here in this.asked.values() for client in here]
-            noise = stream.noise if result.parts else None
             release = Release(
-                asked=asked,
+                asked=[client for here in this.asked.values() for client in here],
                 attempts=list(this.attempts),
                 clients=result.clients,
                 groups=result.groups,
                 parts=result.parts,
-                noise=noise,
+                noise=stream.noise if result.parts else None,
             )
             self._releases.write(this.number, release)
 

@@ -28,15 +28,9 @@ def sum_std(noise_multiplier: float, norm: float) -> float:
 def share_std(std: float, *, survivors: int, colluding: int = 0) -> float:
     """Return the standard deviation of one client's share: ``std / sqrt(survivors - colluding)``.
 
-    Parameters
-    ----------
-    std : float
-        What the noise on the sum must have at least.
-    survivors : int
-        The smallest number of clients over which the sum can be unmasked, that is the cohort less
-        the dropouts that are tolerated (`SecureClient.least_survivors`).
-    colluding : int
-        How many of these may tell the server their own share of the noise.
+    `survivors` is the smallest number of clients over which the sum can be unmasked, that is the
+    cohort less the dropouts that are tolerated (`SecureClient.least_survivors`); `colluding` of
+    these may tell the server their own share of the noise.
     """
     rule = f"more than colluding, {colluding}, which must not be negative"
     check("survivors", survivors, survivors > colluding >= 0, rule)

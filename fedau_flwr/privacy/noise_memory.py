@@ -1,7 +1,8 @@
 """What correlated noise remembers of the rounds before: ``n_t = z_t - Σ_j c_j n_(t-j)``."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -10,39 +11,32 @@ from .blt import BufferedToeplitz
 from .toeplitz import Vector
 
 
-class NoiseMemory(Protocol):
+class NoiseMemory(ABC):
     """The noise of earlier rounds, as far as that of the next one depends on it.
 
     A round goes over the values part by part, `recall` before `remember`, and ends with `advance`.
     """
 
     values: NDArray[Any]
-    round: int
+    round = 0
 
+    @abstractmethod
     def recall(self, part: slice) -> Vector:
         """Return ``Σ_j c_j n_(t-j)`` of a part of the values."""
-        ...
 
+    @abstractmethod
     def remember(self, part: slice, noise: Vector) -> None:
         """Keep the noise n_t of a part."""
-        ...
 
     def advance(self) -> None:
         """Go on to the next round."""
-        ...
+        self.round += 1
 
 
-class BandMemory:
-    """The last ``m - 1`` rounds' noise, for m bands.
+class BandMemory(NoiseMemory):
+    """The last ``m - 1`` rounds' noise of `size` values, for m bands.
 
-    Parameters
-    ----------
-    coefficients : Sequence[float] | Vector
-        c_0 = 1 and the others, m of them.
-    size : int
-        How many values the noise of a round has.
-    dtype : DTypeLike
-        Of what is kept; four bytes hold noise that is a whole number of steps.
+    Four bytes, the default, hold noise that is a whole number of steps.
     """
 
     def __init__(
@@ -50,7 +44,6 @@ class BandMemory:
     ) -> None:
         self._tail = np.asarray(coefficients, np.float64)[1:]
         self.values = np.zeros((len(self._tail), size), dtype)
-        self.round = 0
 
     def recall(self, part: slice) -> Vector:
         """Return ``Σ_j c_j n_(t-j)`` of a part of the values."""
@@ -64,31 +57,18 @@ class BandMemory:
         if len(self._tail):
             self.values[self._row, part] = noise
 
-    def advance(self) -> None:
-        """Go on to the next round."""
-        self.round += 1
-
     @property
     def _row(self) -> int:
         return self.round % max(1, len(self._tail))
 
 
-class BufferMemory:
-    """One decaying sum of all earlier noise per buffer, ``s_i ← θ_i s_i + n_t``.
-
-    Parameters
-    ----------
-    matrix : BufferedToeplitz
-        The buffers' scales and decays.
-    size : int
-        How many values the noise of a round has.
-    """
+class BufferMemory(NoiseMemory):
+    """One decaying sum of all earlier noise per buffer, ``s_i ← θ_i s_i + n_t``."""
 
     def __init__(self, matrix: BufferedToeplitz, size: int) -> None:
         self._scales = np.asarray(matrix.scales, np.float64)
         self._decays = np.asarray(matrix.decays, np.float64)[:, None]
         self.values = np.zeros((len(self._scales), size))
-        self.round = 0
 
     def recall(self, part: slice) -> Vector:
         """Return ``Σ_j c_j n_(t-j) = Σ_i ω_i s_i`` of a part of the values."""
@@ -99,7 +79,3 @@ class BufferMemory:
         """Let the buffers decay and add the noise n_t of a part."""
         self.values[:, part] *= self._decays
         self.values[:, part] += noise
-
-    def advance(self) -> None:
-        """Go on to the next round."""
-        self.round += 1

@@ -59,17 +59,9 @@ def guarded_std(noise_multiplier: float, norm: float, size: int) -> float:
 class NoiseStream:
     """Adds noise to one sum per round; the noise of a round takes back some of the earlier noise.
 
-    Parameters
-    ----------
-    matrix : Sequence[float] | Vector | BufferedToeplitz
-        C: its coefficients, one per band, or its buffers. ``[1.0]`` makes independent noise.
-    std : float
-        The standard deviation of z, of which the noise is made (see `guarded_std`).
-    generator : SecureGenerator | None (default: None)
-        Where z comes from; None makes one with a new key.
+    The matrix C is given by its coefficients, one per band, or by its buffers; ``[1.0]`` makes
+    independent noise. `std` is that of z, of which the noise is made (see `guarded_std`).
 
-    Notes
-    -----
     The memory takes four bytes for each value and band but the first, or eight for each value and
     buffer. Who reads it, in `state_dict` too, can take the noise off: keep it like the sums
     themselves. No sum may be released twice; a stream that goes on from an old state would do that.

@@ -7,16 +7,9 @@ from math import sqrt
 import numpy as np
 
 from ..client.separation import Separation
+from . import toeplitz
 from .blt import BufferedToeplitz, best_buffers
-from .toeplitz import (
-    Vector,
-    best_bands,
-    inverse,
-    prefix_variances,
-    relative_error,
-    sensitivity,
-    square_root,
-)
+from .toeplitz import Vector, best_bands, prefix_variances, square_root
 
 MOST_OPTIMISED = 10_000
 """Rounds up to which buffers are optimised within seconds; beyond, bands are used."""
@@ -24,21 +17,11 @@ MOST_OPTIMISED = 10_000
 
 @dataclass(frozen=True, eq=False)
 class NoisePlan:
-    """A matrix C for T rounds in which clients keep a separation.
+    """A matrix C for T rounds in which clients keep a separation."""
 
-    Parameters
-    ----------
-    matrix : BufferedToeplitz | Vector
-        C: its buffers, or its coefficients, one per band.
-    rounds : int
-        T.
-    separation : Separation
-        How often a client takes part at most.
-    """
-
-    matrix: BufferedToeplitz | Vector
-    rounds: int
-    separation: Separation
+    matrix: BufferedToeplitz | Vector  # C: its buffers, or its coefficients, one per band
+    rounds: int  # T
+    separation: Separation  # how often a client takes part at most
 
     def __str__(self) -> str:
         if isinstance(self.matrix, BufferedToeplitz):
@@ -54,21 +37,20 @@ class NoisePlan:
 
     def sensitivity(self, rounds: int | None = None) -> float:
         """Return how far one client moves C times the sums of the first `rounds` rounds."""
-        rounds = rounds or self.rounds
         limits = self.separation.rounds, self.separation.limit
-        return sensitivity(self.coefficients, rounds, *limits)
+        return toeplitz.sensitivity(self.coefficients, rounds or self.rounds, *limits)
 
     @cached_property
     def inverse(self) -> Vector:
         """The first column of C⁻¹."""
         if isinstance(self.matrix, BufferedToeplitz):
             return self.matrix.inverse(self.rounds)
-        return inverse(self.matrix, self.rounds)
+        return toeplitz.inverse(self.matrix, self.rounds)
 
     def relative_error(self) -> float:
         """Return the root mean square error of prefix sums, in that of independent noise."""
         limits = self.separation.rounds, self.separation.limit
-        return relative_error(
+        return toeplitz.relative_error(
             self.coefficients, self.rounds, *limits, inverse_coefficients=self.inverse
         )
 

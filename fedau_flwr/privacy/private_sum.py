@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 from flwr.app import Message
@@ -12,12 +14,42 @@ from .._log import log
 from ..client.preparation import WITHIN, Preparation
 from ..server.summation import Round, Sum, Summation
 from ..wire.parts import SCALAR, Parts
+from .gdp import epsilon_of
 from .noise_stream import NoiseStream, guarded_std
-from .outsiders import OutsidersView
 from .spent import log_spent
 
 if TYPE_CHECKING:
     from .gaussian import GaussianPrivacy
+
+
+class OutsidersView:
+    """Accounts for sums as outsiders see them, who know the models and no share of split noise.
+
+    Each of n clients adds noise of variance ``σ²/(s - c)``, s being the fewest whose sum it helps
+    to unmask and c how many may know their own share. The sum of n ≥ s has at least
+    ``σ² n/(n - c)``, of which c participants know their part: to them it is the promised σ².
+    """
+
+    def __init__(self) -> None:
+        self._rounds: Counter[float] = Counter()
+
+    def charge(self, noise_multiplier: float, clients: int, colluding: int) -> None:
+        """Account for a released sum over `clients` clients."""
+        surplus = clients / (clients - colluding) if clients > colluding else 1.0
+        self._rounds[noise_multiplier * sqrt(surplus)] += 1
+
+    def epsilon(self, delta: float) -> float:
+        """Return the ε of the sums so far."""
+        mu = sqrt(sum(count / noise**2 for noise, count in self._rounds.items()))
+        return epsilon_of(delta, mu) if mu else 0.0
+
+    def state(self) -> dict[str, int]:
+        """Return the sums so far by noise multiplier, for a checkpoint."""
+        return {repr(noise): count for noise, count in self._rounds.items()}
+
+    def restore(self, state: Mapping[str, int]) -> None:
+        """Go on from a checkpoint."""
+        self._rounds = Counter({float(noise): count for noise, count in state.items()})
 
 
 class PrivateSum(Summation):

@@ -40,15 +40,7 @@ class Release:
 
 
 class Releases:
-    """The releases of one training in a directory of their own.
-
-    Parameters
-    ----------
-    directory : Path
-        Made if it is not there, for its owner alone.
-    training : str
-        What the training is called, so that two of them do not share a directory.
-    """
+    """The releases of one training in a directory of their own, which no other one may share."""
 
     def __init__(self, directory: Path, training: str) -> None:
         self._directory = directory
@@ -61,7 +53,7 @@ class Releases:
         return self._numbers[-1] if self._numbers else 0
 
     def begin(self) -> None:
-        """Make the directory for a new training; one with releases of another is refused."""
+        """Make the directory, for its owner alone; one with releases of another is refused."""
         if self._numbers:
             raise self._wrong("be empty, or that of the training that is resumed")
         try:
@@ -88,14 +80,8 @@ class Releases:
         # numpy has names of its own for arguments, hence the prefix.
         flat = flattened(release.parts or {})
         arrays: Arrays = {f"{_SUM}/{name}": value for name, value in flat.items()}
-        about = {
-            "training": self._training,
-            "asked": release.asked,
-            "attempts": release.attempts,
-            "clients": release.clients,
-            "groups": release.groups,
-        }
-        arrays[_ABOUT] = np.array(json.dumps(about))
+        about = {key: v for key, v in vars(release).items() if key not in ("parts", "noise")}
+        arrays[_ABOUT] = np.array(json.dumps({"training": self._training, **about}))
         if release.noise is not None:
             arrays[_NOISE] = release.noise
         try:

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..checks import check
-from ..privacy.discrete import discrete_gaussian
-from ..privacy.generator import SecureGenerator
+from ..privacy.generator import SecureGenerator, discrete_gaussian
 
 Floats = NDArray[np.floating[Any]]
 Ring = NDArray[np.unsignedinteger[Any]]

@@ -3,8 +3,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedau_flwr.client.separation import Separation
 from fedau_flwr.privacy.blt import BufferedToeplitz, best_buffers
 from fedau_flwr.privacy.minimise import minimise
+from fedau_flwr.privacy.plan import NoisePlan
 from fedau_flwr.privacy.toeplitz import best_bands, inverse, relative_error, square_root
 
 
@@ -14,6 +16,10 @@ def matrices(draw):
     scales = np.array(draw(st.lists(st.floats(1e-6, 1), min_size=count, max_size=count)))
     decays = draw(st.lists(st.floats(0, 1), min_size=count, max_size=count))
     return BufferedToeplitz(tuple(scales / max(1.0, 1.0001 * scales.sum())), tuple(decays))
+
+
+def error(matrix, rounds, separation=1, limit=None):
+    return NoisePlan(matrix, rounds, Separation(separation, limit)).relative_error()
 
 
 def test_coefficients_are_sums_of_geometric_sequences():
@@ -44,19 +50,17 @@ def test_few_buffers_are_better_than_bands(separation):
     matrix = best_buffers(2000, separation)
     assert len(matrix.scales) == 1
     bands = best_bands(2000, separation)
-    assert matrix.relative_error(2000, separation) < relative_error(
-        square_root(bands), 2000, separation
-    )
+    assert error(matrix, 2000, separation) < relative_error(square_root(bands), 2000, separation)
 
 
 def test_more_buffers_are_never_worse():
-    errors = [best_buffers(400, limit=1, buffers=n).relative_error(400, limit=1) for n in (1, 2, 3)]
+    errors = [error(best_buffers(400, limit=1, buffers=n), 400, limit=1) for n in (1, 2, 3)]
     assert errors[0] > 1.01 * errors[1] > 1.001 * errors[2]
 
 
 def test_without_separation_noise_stays_independent():
     matrix = best_buffers(200, buffers=1)
-    assert matrix.relative_error(200) == pytest.approx(1.0, abs=1e-6)
+    assert error(matrix, 200) == pytest.approx(1.0, abs=1e-6)
 
 
 def test_minimise_finds_the_bottom_of_a_bent_valley():

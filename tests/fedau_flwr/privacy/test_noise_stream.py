@@ -6,8 +6,7 @@ from scipy.linalg import toeplitz
 from scipy.stats import chi2, kstest, poisson
 
 from fedau_flwr.privacy.blt import BufferedToeplitz
-from fedau_flwr.privacy.discrete import discrete_gaussian
-from fedau_flwr.privacy.generator import SecureGenerator
+from fedau_flwr.privacy.generator import SecureGenerator, discrete_gaussian
 from fedau_flwr.privacy.noise_memory import BandMemory, BufferMemory
 from fedau_flwr.privacy.noise_stream import NoiseStream, guarded_std, step_of
 from fedau_flwr.privacy.toeplitz import square_root

@@ -12,7 +12,7 @@ from fedau_flwr import FedAU, FedAUMod, UnitWeighting
 from fedau_flwr.client.preparation import Preparation
 from fedau_flwr.privacy import AdaptiveNorm, GaussianPrivacy, PrivacyBudget
 from fedau_flwr.privacy.gdp import epsilon_of
-from fedau_flwr.privacy.outsiders import OutsidersView
+from fedau_flwr.privacy.private_sum import OutsidersView
 from fedau_flwr.secure import FixedPoint, SecureSumMod
 from fedau_flwr.secure import SecureSum as PatientSecureSum
 from fedau_flwr.secure.mod import RECORD
