@@ -88,7 +88,7 @@ def read_flash(
     """Return the process of FLASH's trace; a seed draws which client has which device."""
     try:
         content = json.loads(read_text(path))
-    except ValueError as error:
+    except (json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"{path} is not a JSON file: {error}.") from None
     devices = [_of_flash(path, name, entry) for name, entry in _entries(path, content)]
     first = min(begin for begin, _, _ in devices)
