@@ -157,7 +157,8 @@ class FrequencyWeighting(Weighting):
     r"""The inverse of how often the client took part: :math:`\omega = t / m`, 1 before the first.
 
     :math:`m` of the first :math:`t` rounds were counted. The plain counterpart of Algorithm 2: the
-    running gap is in :math:`t` already, which biases the weight. It costs nothing.
+    running gap is in :math:`t` already, which biases the weight. Like `FedAUWeighting` it costs a
+    client a few numbers, and neither the server nor the network anything.
     """
 
     def __repr__(self) -> str:

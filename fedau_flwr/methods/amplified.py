@@ -21,7 +21,9 @@ class Amplified(SumStrategy):
     r"""Amplifies what a strategy does over some rounds: ``Amplified(FedAU(250), period=10)``.
 
     After every round whose number is a multiple of the period,
-    :math:`x \leftarrow x_P + a (x - x_P)`. It takes the strategy over: use this one from then on.
+    :math:`x \leftarrow x_P + a (x - x_P)`, also if nobody came in it. It takes the strategy over:
+    use this one from then on. Clients and messages are those of the strategy inside; the server
+    holds one model more.
 
     Parameters
     ----------

@@ -53,9 +53,10 @@ class CorrectedUpdate(Transform):
 class MimiC(SumStrategy):
     r"""Averages corrected updates: :math:`x \leftarrow x + \eta \Sigma c / |A|`.
 
-    A client holds up to three models, and after a round every participant gets the step that was
-    made, in a message of its own. A client that lost its memory goes on with an update that is not
-    corrected.
+    Clients need ``FedAUMod()``, and hold up to three models; the server holds none beside the model
+    while all steps are confirmed. A reply is as long as FedAU's, and after a round every
+    participant gets the step that was made, in a message of its own. A client that lost its memory
+    goes on with an update that is not corrected.
 
     Parameters
     ----------
