@@ -8,7 +8,7 @@ All of them are in seconds. Errors are one sentence that names the file, the dev
   "finish_time": …}}``, each device repeating after its own ``finish_time``.
 - FLASH's ``state_traces.json``: ``{id: {"messages": …}}``, lines of time, tab and state.
   A device is there while its screen is locked, it charges and has WiFi; each repeats after its own
-  last line.
+  last line. (FLASH's own program leaves a stretch out that has not ended by then.)
 """
 
 import json
