@@ -1,6 +1,6 @@
 """A value that is not allowed gets one sentence: "*name* is *value*, but must be *rule*."."""
 
-from math import isfinite
+from math import inf
 
 import numpy as np
 
@@ -19,6 +19,13 @@ def is_integer(value: object, least: int) -> bool:
     return isinstance(value, int | np.integer) and type(value) is not bool and int(value) >= least
 
 
+def is_number(value: object, least: float = -inf, most: float = inf) -> bool:
+    """Say whether a value is a finite number from `least` to `most`: a text, say, is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        return False
+    return bool(least <= value <= most and -inf < value < inf)
+
+
 def check_count(name: str, value: int) -> int:
     """Return a value as int, or raise ValueError if it is not an integer of 1 or more."""
     check(name, value, is_integer(value, 1), "an integer >= 1")
@@ -27,7 +34,7 @@ def check_count(name: str, value: int) -> int:
 
 def check_positive(name: str, value: float) -> None:
     """Raise ValueError unless a value is positive and finite."""
-    check(name, value, isfinite(value) and value > 0, "positive and finite")
+    check(name, value, is_number(value, 0) and value > 0, "positive and finite")
 
 
 def check_delta(delta: float) -> None:

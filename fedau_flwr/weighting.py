@@ -15,7 +15,7 @@ from dataclasses import astuple, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from .checks import check
+from .checks import check, is_integer, is_number
 from .weight_state import StateError, WeightState, WeightStates
 
 
@@ -50,8 +50,9 @@ class Weighting(ABC):
 
 def check_cutoff(name: str, cutoff: object) -> None:
     """Raise ValueError unless a cutoff is one, or None."""
-    if cutoff is not None and (not isinstance(cutoff, int) or cutoff < 1):
-        raise ValueError(f"{name} is {cutoff!r}, but must be an integer >= 1 or None.")
+    # Not NumPy's: what is divided by it goes into states, which are written as JSON.
+    fine = cutoff is None or (isinstance(cutoff, int) and is_integer(cutoff, 1))
+    check(name, cutoff, fine, "an integer >= 1 or None")
 
 
 class FedAUWeighting(Weighting):
@@ -73,7 +74,7 @@ class FedAUWeighting(Weighting):
 
     def __init__(self, cutoff: int | None = 50, smoothing: float | None = None) -> None:
         check_cutoff("cutoff", cutoff)
-        fine = smoothing is None or 0.0 < smoothing <= 1.0
+        fine = smoothing is None or (is_number(smoothing, 0, 1) and smoothing > 0)
         check("smoothing", smoothing, fine, "in (0, 1] or None")
         self.cutoff = cutoff
         self.smoothing = smoothing
@@ -152,7 +153,8 @@ class FrequencyWeighting(Weighting):
     r"""The inverse of how often the client took part: :math:`\omega = t / m`, 1 before the first.
 
     :math:`m` of the first :math:`t` rounds were counted. The plain counterpart of Algorithm 2: the
-    running gap is in :math:`t` already, which biases the weight. It costs nothing.
+    running gap is in :math:`t` already, which biases the weight. Like `FedAUWeighting` it costs a
+    client a few numbers, and neither the server nor the network anything.
     """
 
     def advance(self, state: WeightState, participated: bool) -> WeightState:
@@ -184,7 +186,7 @@ class InverseProbabilityWeighting(Weighting):
     """Weight ``1/p`` for a client whose participation probability is known."""
 
     def __init__(self, p: float) -> None:
-        check("p", p, 0.0 < p <= 1.0, "a participation probability, in (0, 1]")
+        check("p", p, is_number(p, 0, 1) and p > 0, "a participation probability, in (0, 1]")
         self.p = p
 
     def __repr__(self) -> str:

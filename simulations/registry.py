@@ -199,6 +199,7 @@ def _parameters(kind: type[Entry], given: list[str], what: str) -> dict[str, Any
     values: dict[str, Any] = {}
     for place, part in enumerate(given):
         name, equals, value = part.partition("=")
+        name = name.replace("-", "_")  # as the keys of a run config have it
         if not equals:
             name, value = (names[place] if place < len(names) else ""), part
         if name not in names or name in values:

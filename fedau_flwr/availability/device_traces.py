@@ -8,7 +8,7 @@ All of them are in seconds. Errors are one sentence that names the file, the dev
   "finish_time": …}}``, each device repeating after its own ``finish_time``.
 - FLASH's ``state_traces.json``: ``{id: {"messages": …}}``, lines of time, tab and state.
   A device is there while its screen is locked, it charges and has WiFi; each repeats after its own
-  last line.
+  last line. (FLASH's own program leaves a stretch out that has not ended by then.)
 """
 
 import json
@@ -87,7 +87,7 @@ def read_flash(
     """Return the process of FLASH's trace; a seed draws which client has which device."""
     try:
         content = json.loads(read_text(path))
-    except ValueError as error:
+    except (json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"{path} is not a JSON file: {error}.") from None
     devices = [_of_flash(path, name, entry) for name, entry in _entries(path, content)]
     first = min(begin for begin, _, _ in devices)

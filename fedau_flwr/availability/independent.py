@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..checks import check, check_count, check_positive
+from ..checks import check, check_count, check_positive, is_number
 from .draws import Draws
 from .process import Process, as_probabilities
 
@@ -74,7 +74,7 @@ class Sine(Independent):
     ) -> None:
         super().__init__(p, seed)
         check_positive("level", level)
-        check("amplitude", amplitude, 0 <= amplitude <= level, f"in [0, {level:g}]")
+        check("amplitude", amplitude, is_number(amplitude, 0, level), f"in [0, {level:g}]")
         self.amplitude = amplitude
         self.period = check_count("period", period)
         self.level = level
@@ -102,7 +102,7 @@ class InterleavedSine(Sine):
         least: float = 0.1,
     ) -> None:
         super().__init__(p, seed, amplitude=amplitude, period=period, level=level)
-        check("least", least, 0 <= least <= 1, "in [0, 1]")
+        check("least", least, is_number(least, 0, 1), "in [0, 1]")
         self.least = least
 
     def probability_at(self, t: int) -> NDArray[np.float64]:
@@ -118,9 +118,9 @@ class Staircase(Independent):
         self, p: ArrayLike, seed: int, *, levels: Sequence[float] = (1.0, 0.4), length: int = 50
     ) -> None:
         super().__init__(p, seed)
-        self.levels = tuple(float(level) for level in levels)
-        fine = self.levels and all(0 <= level < np.inf for level in self.levels)
+        fine = len(levels) > 0 and all(is_number(level, 0) for level in levels)
         check("levels", levels, fine, "finite numbers >= 0")
+        self.levels = tuple(float(level) for level in levels)
         self.length = check_count("length", length)
 
     def probability_at(self, t: int) -> NDArray[np.float64]:

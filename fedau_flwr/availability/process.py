@@ -35,7 +35,10 @@ class Process(ABC):
 
 def as_probabilities(p: ArrayLike) -> NDArray[np.float64]:
     """Return a copy of ``p`` as one probability in (0, 1] per client, or raise ValueError."""
-    values = np.array(p, dtype=np.float64)
+    try:
+        values = np.array(p, dtype=np.float64)
+    except (TypeError, ValueError):  # texts, or lists of several lengths
+        values = np.array([])
     check("p", p, values.ndim == 1 and values.size, "a list of one probability per client")
     fine = (values > 0) & (values <= 1)
     first = int(fine.argmin())  # the first that is not fine, if any

@@ -20,6 +20,7 @@ class Separated(Chain):
     """
 
     def __init__(self, process: Process, separation: int) -> None:
+        check("process", process, isinstance(process, Process), "one such as Bernoulli(p, seed)")
         fine = is_integer(separation, 0) and separation < _LONGEST
         check("separation", separation, fine, f"an integer from 0 to {_LONGEST - 1}")
         self.process = process

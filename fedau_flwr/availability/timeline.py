@@ -47,10 +47,12 @@ class Timeline(Process):
         check_positive("round_seconds", round_seconds)
         devices = len(stretches)
         check("stretches", stretches, devices, "those of at least one device")
-        super().__init__(check_count("clients", clients or devices))
+        super().__init__(check_count("clients", devices if clients is None else clients))
         self.round_seconds = round_seconds
         edges = [np.asarray(some, np.float64).reshape(-1) for some in stretches]
         self._periods = np.asarray(periods, np.float64)
+        alike = self._periods.shape == (devices,)
+        check("the shape of periods", self._periods.shape, alike, f"({devices},), one per device")
         self._starts = np.broadcast_to(np.asarray(starts, np.float64), (devices,))
         # Device after device on one line, with a gap so that none touches the next.
         self._offsets = np.concatenate([[0.0], np.cumsum(self._periods[:-1] + 1.0)])

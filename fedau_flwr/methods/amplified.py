@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Arrays, is_averaged, moved, wire_dtype
+from ..checks import check, check_count, is_number
 from ..server.strategy import SumStrategy
 from ..wire.parts import Parts
 
@@ -20,7 +21,9 @@ class Amplified(SumStrategy):
     r"""Amplifies what a strategy does over some rounds: ``Amplified(FedAU(250), period=10)``.
 
     After every round whose number is a multiple of the period,
-    :math:`x \leftarrow x_P + a (x - x_P)`. It takes the strategy over: use this one from then on.
+    :math:`x \leftarrow x_P + a (x - x_P)`, also if nobody came in it. It takes the strategy over:
+    use this one from then on. Clients and messages are those of the strategy inside; the server
+    holds one model more.
 
     Parameters
     ----------
@@ -39,15 +42,12 @@ class Amplified(SumStrategy):
                 f"strategy is {type(strategy).__name__}, but must be one of fedau_flwr whose "
                 "clients have no memory, such as FedAU."
             )
-        if not isinstance(period, int) or period < 1:
-            raise ValueError(f"period is {period!r}, but must be an integer >= 1.")
-        if not 1 <= factor < np.inf:
-            raise ValueError(f"factor is {factor!r}, but must be a finite number >= 1.")
+        check("factor", factor, is_number(factor, 1), "a finite number >= 1")
         # Not super().__init__: everything that a strategy has is shared with the one inside.
         vars(self).update(vars(strategy))
         self.inner = strategy
         self.transform = strategy.transform
-        self.period = period
+        self.period = check_count("period", period)
         self.factor = factor
         self.anchor: Arrays = {}
 

@@ -62,10 +62,11 @@ class FedAWE(SumStrategy):
     r"""Averages clients' own models, and updates by the rounds since their last turn.
 
     :math:`x \leftarrow x + (\Sigma_1 + \eta \Sigma_2) / |A|`: the mean of the participants' models
-    plus :math:`\eta` times that of their amplified updates; nobody came: it stays. A client holds
-    two models; a reply is twice as long as FedAU's, and after a round every participant gets the
-    new model in a message of its own. A client that lost its memory goes on from the model of its
-    next request.
+    plus :math:`\eta` times that of their amplified updates; nobody came: it stays.
+
+    Clients need ``FedAUMod()``, and hold two models; the server holds none beside the model. A
+    reply is twice as long as FedAU's, and after a round every participant gets the new model in a
+    message of its own. A client that lost its memory goes on from the model of its next request.
 
     Parameters
     ----------

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..arrays import Arrays, added, difference, moved, scaled
+from ..checks import check, is_number
 from ..client.transform import Memory, Transform, Turn
 from ..wire.parts import UPDATE, Parts
 from .mifa import LAST, MemoryStrategy
@@ -34,8 +35,7 @@ class StaleUpdate(Transform):
     recalled = (CHANGE,)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.beta <= 1:
-            raise ValueError(f"beta is {self.beta!r}, but must be in [0, 1].")
+        check("beta", self.beta, is_number(self.beta, 0, 1), "in [0, 1]")
 
     def contribute(self, update: Arrays, turn: Turn) -> Parts:
         """Return the weighted fresh part, and the change against what was counted last."""

@@ -2,7 +2,8 @@ r"""FedVARP, variance-reduced federated averaging, over one sum.
 
 The client half is MIFA's: :math:`c = \Delta - y`. The server moves by
 :math:`x \leftarrow x + \eta (\Sigma c / |S_t| + \bar y)`, then :math:`\bar y \leftarrow \bar y +
-\Sigma c / N`. It costs one model per client, on the client, and one on the server.
+\Sigma c / N`. It costs two models on a client (its last update, and what it sent until that is
+known to be counted), and one on the server.
 """
 
 from __future__ import annotations

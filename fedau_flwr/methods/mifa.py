@@ -3,7 +3,8 @@ r"""MIFA, memory-augmented impatient federated averaging, over one sum.
 Its server holds the last update of every client, and moves along their mean. Here the client holds
 its own, :math:`y`, and sends the change :math:`c = \Delta - y`, so that the server needs the sum:
 :math:`G \leftarrow G + \Sigma c / N`, then :math:`x \leftarrow x + \eta G`, also in rounds in which
-nobody came. It costs one model per client, on the client, and one on the server.
+nobody came. It costs two models on a client (its last update, and what it sent until that is known
+to be counted), and one on the server.
 """
 
 from __future__ import annotations

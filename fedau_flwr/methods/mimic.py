@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Arrays, added, difference, is_averaged, wire_dtype
+from ..checks import check, is_integer
 from ..client.transform import Memory, Transform, Turn
 from ..server.strategy import SumStrategy
 from ..wire.parts import UPDATE, Parts
@@ -52,9 +53,10 @@ class CorrectedUpdate(Transform):
 class MimiC(SumStrategy):
     r"""Averages corrected updates: :math:`x \leftarrow x + \eta \Sigma c / |A|`.
 
-    A client holds up to three models, and after a round every participant gets the step that was
-    made, in a message of its own. A client that lost its memory goes on with an update that is not
-    corrected.
+    Clients need ``FedAUMod()``, and hold up to three models; the server holds none beside the model
+    while all steps are confirmed. A reply is as long as FedAU's, and after a round every
+    participant gets the step that was made, in a message of its own. A client that lost its memory
+    goes on with an update that is not corrected.
 
     Parameters
     ----------
@@ -70,10 +72,9 @@ class MimiC(SumStrategy):
     transform = CorrectedUpdate()
 
     def __init__(self, num_clients: int, *, held_rounds: int = 10, **options: Any) -> None:
-        if not isinstance(held_rounds, int) or held_rounds < 0:
-            raise ValueError(f"held_rounds is {held_rounds!r}, but must be an integer >= 0.")
+        check("held_rounds", held_rounds, is_integer(held_rounds, 0), "an integer >= 0")
         super().__init__(num_clients, **options)
-        self.held_rounds = held_rounds
+        self.held_rounds = int(held_rounds)
 
     def step(self, model: Arrays, sums: Parts | None, participants: int) -> Arrays:
         """Return the model moved by the mean of the corrected updates; nobody came: it stays."""

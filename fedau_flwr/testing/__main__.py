@@ -48,7 +48,12 @@ def _report(vectors: Vectors) -> int:
             print(f"  {line}")
         if len(wrong) > SHOWN:
             print(f"  and {len(wrong) - SHOWN} more")
-    if missing := [section for section in asked if not vectors.get(section)]:
+    missing = []
+    for section, cases in asked.items():
+        names = [case.get("name") for case in vectors.get(section, [])]
+        if left := sum(case["name"] not in names for case in cases):
+            missing.append(section if left == len(cases) else f"{left} cases of {section}")
+    if missing:
         print(f"not answered: {', '.join(missing)}")
     return 1 if any(found.values()) or not any(vectors.values()) else 0
 

@@ -92,21 +92,23 @@ def _difference(answer: Any, expected: Any, where: str = "") -> str | None:
 
 def _diagnosis(section: str, case: Mapping[str, Any], answer: Any) -> str:
     """Return what a wrong answer looks like, if it is a mistake that is known."""
+    found = []
     weighs = section in ("weights", "frequency", "groups") and isinstance(answer, list)
     if weighs and len(set(map(str, answer))) == 1:
-        return ": all weights are equal, so this is FedAvg in disguise"
+        found.append("all weights are equal, so this is FedAvg in disguise")
     if section == "weights":
         path = path_of(case)
+        # Of a client that never comes both leave the weight as it is, so it may be either.
         if _difference(answer, capped_weights(path, case["cutoff"])) is None:
-            return ": intervals are capped at the cutoff instead of split there"
+            found.append("intervals are capped at the cutoff instead of split there")
         if _difference(answer, weights(path, case["cutoff"], case["smoothing"])[1:]) is None:
-            return ": the weight of a round depends on the round itself"
+            found.append("the weight of a round depends on the round itself")
     if section == "methods":
         for name in ("average-participating", "average-all"):
             other = [model.tolist() for model in one_sum.METHODS[name](case)]
             if case["method"] != name and _difference(answer, other) is None:
-                return f": this is {name}, so FedAvg in disguise"
-    return ""
+                found.append(f"this is {name}, so FedAvg in disguise")
+    return f": {', or '.join(found)}" if found else ""
 
 
 def capped_weights(participation: list[bool], cutoff: int | None) -> list[float]:

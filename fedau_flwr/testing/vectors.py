@@ -128,7 +128,8 @@ def _method_questions(rng: random.Random) -> list[dict[str, Any]]:
     own: dict[str, list[dict[str, Any]]] = {
         "fedau": [{"cutoff": 4}, {"cutoff": None}],
         "known-statistics": [{"p": p}],
-        "amplified": [{"period": 5, "factor": 1.5}],
+        # Both a period that ends in a round with participants and one that ends in one without.
+        "amplified": [{"period": period, "factor": 1.5} for period in (5, 8)],
         "fedstale": [{"beta": beta, "cutoff": 50} for beta in (0.0, 0.5, 1.0)],
     }
     cases = [

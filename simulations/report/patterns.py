@@ -28,11 +28,12 @@ def pattern_picture(
     height = 1.4 * len(patterns)
     figure, axes = plot_style.new_figure(12, height, title, nrows=len(patterns), sharex=True)
     for axis, text in zip(axes, patterns, strict=True):
-        there = _one_client(config, text, probability)
+        pattern, there = PATTERNS.find(text), _one_client(config, text, probability)
         axis.stairs(there, np.arange(SHOWN_ROUNDS + 1), fill=True, color="#0072B2")
-        axis.set(ylabel=PATTERNS.find(text).name, ylim=(0, 1.05), xlim=(0, SHOWN_ROUNDS))
+        axis.set(ylabel=pattern.name, ylim=(0, 1.05), xlim=(0, SHOWN_ROUNDS))
         axis.set_yticks([0, 1], ["away", "there"])
         axis.grid(visible=False)
+        axis.set_title(" ".join(pattern.parameters()), size=9, loc="left")
         axis.set_title(f"there in {int(there.sum())} of {SHOWN_ROUNDS} rounds", size=9, loc="right")
     axis.set_xlabel("round")
     return figure

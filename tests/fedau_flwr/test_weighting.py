@@ -109,6 +109,8 @@ def test_constant_weightings_ignore_history():
     [
         (lambda: FedAUWeighting(0), "cutoff is 0, but must be an integer >= 1 or None."),
         (lambda: FedAUWeighting(2.5), "cutoff is 2.5, but must be an integer >= 1 or None."),
+        (lambda: FedAUWeighting(True), "cutoff is True, but must be an integer >= 1 or None."),
+        (lambda: FedAUWeighting(smoothing="a"), "smoothing is 'a', but must be in (0, 1] or None."),
         (lambda: FedAUWeighting(smoothing=0.0), "smoothing is 0.0, but must be in (0, 1] or None."),
         (
             lambda: InverseProbabilityWeighting(0.0),

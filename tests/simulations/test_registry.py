@@ -95,6 +95,13 @@ def test_what_is_wrong_is_said_in_one_sentence(registry, text, sentence):
     assert str(error.value).endswith(".")
 
 
+def test_names_of_parameters_may_be_written_as_the_keys_of_a_run_config_are():
+    found = PATTERNS.find("events:/phones.csv:round-seconds=60")
+    assert PATTERNS.text(found) == "events:file=/phones.csv:round_seconds=60.0"
+    with pytest.raises(ConfigError, match="has the parameter 'round-seconds=5', but its own must"):
+        PATTERNS.find("events:/phones.csv:round_seconds=60:round-seconds=5")
+
+
 def test_what_is_derived_from_ours_is_something_else():
     own = Own(50)
     assert (own.name, own.label, own.slug) == ("own", "own K=50", "own-50")

@@ -109,6 +109,12 @@ def test_the_sines_of_fedawe():
     there = np.array([interleaved.active(t) for t in range(40)])
     assert not there[:, 0].any()
     assert there[:, 3].sum() > 20
-    for wrong in ({"amplitude": 0.8}, {"level": 0.0}, {"least": 2.0}):
+    for wrong in (
+        {"amplitude": 0.8},
+        {"level": 0.0},
+        {"least": 2.0},
+        {"least": "0.1"},
+        {"period": 0},
+    ):
         with pytest.raises(ValueError, match="but must be"):
             InterleavedSine(p, 1, **wrong)

@@ -87,6 +87,8 @@ def test_wrong_shapes_seeds_and_rounds_are_named(make):
         make(0.5, 1)
     with pytest.raises(ValueError, match=r"^p is .*, but must be a list"):
         make([], 1)
+    with pytest.raises(ValueError, match=r"^p is .*, but must be a list"):
+        make(["often", 0.5], 1)
     with pytest.raises(ValueError, match=r"^seed is -1, but must be "):
         make([0.5], -1)
     for wrong in (-1, 1.5, True):

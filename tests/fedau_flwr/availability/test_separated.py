@@ -31,3 +31,5 @@ def test_the_mean_interval_is_the_separation_plus_that_of_the_process():
 def test_what_is_no_separation(separation):
     with pytest.raises(ValueError, match="separation"):
         Separated(Bernoulli([0.5], 1), separation)
+    with pytest.raises(ValueError, match=r"process is \[0.5\], but must be one such as Bernoulli"):
+        Separated([0.5], 3)

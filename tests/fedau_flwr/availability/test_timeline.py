@@ -62,7 +62,10 @@ def test_a_seed_deals_devices_and_several_clients_may_have_the_same():
         ([[[0, 1]], [[3, 2]]], [5, 5], {}, r"stretches\[1\] is \[3.0, 2.0\], but"),
         ([[[0, 9]]], [5], {}, "from 0 to its period, 5"),
         ([[[0, 1]]], [5], {"round_seconds": 0.0}, "round_seconds"),
-        ([[[0, 1]]], [5], {"clients": -1}, "clients"),
+        ([[[0, 1]]], [5], {"round_seconds": "10"}, "round_seconds is '10', but must be positive"),
+        ([[[0, 1]]], [5], {"clients": -1}, "clients is -1, but must be an integer >= 1"),
+        ([[[0, 1]]], [5], {"clients": 0}, "clients is 0, but must be an integer >= 1"),
+        ([[[0, 1]]], [5, 6], {}, r"shape of periods is \(2,\), but must be \(1,\), one per dev"),
     ],
 )
 def test_what_is_no_timeline(stretches, periods, options, reason):
@@ -154,6 +157,7 @@ class Evil:
         ),
         (read_flash, b"{", "is not a JSON file"),
         (read_flash, b"\xff", "no UTF-8 at byte 0"),
+        (read_flash, b"[" * 100_000, "is not a JSON file"),
         (read_flash, b'{"0": {}}', "messages is None, but must be a text"),
         (read_flash, b'{"0": {"messages": "noon\\twifi"}}', "device '0': a line is 'noon"),
         (
@@ -174,6 +178,7 @@ def test_bad_files_get_one_sentence(reader, content, reason, tmp_path, capfd):
     with pytest.raises(ValueError, match=reason) as caught:
         reader(file, round_seconds=10, clients=5)
     assert str(caught.value).startswith(str(file))
+    assert str(caught.value).count(str(file)) == 1
     assert str(caught.value).endswith(".")
     assert "\n" not in str(caught.value)
     assert not capfd.readouterr().out

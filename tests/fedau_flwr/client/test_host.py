@@ -3,7 +3,16 @@ import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedau_flwr import MIFA, FedAU, FedAUWeighting, FedAWE, FedStale, MimiC
+from fedau_flwr import (
+    MIFA,
+    Amplified,
+    FedAU,
+    FedAUMod,
+    FedAUWeighting,
+    FedAWE,
+    FedStale,
+    MimiC,
+)
 from fedau_flwr.client.host import Host
 from fedau_flwr.client.participant import Participant
 from fedau_flwr.client.separation import Resting, Separation
@@ -58,12 +67,17 @@ def play_hosted(strategy, nodes, path, train, lost_nodes=()):
 PATH = np.random.default_rng(2).random((15, CLIENTS)) < 0.4
 
 
-@pytest.mark.parametrize("kind", [FedAU, MIFA, FedStale, FedAWE, MimiC])
+def amplified(clients):
+    return Amplified(FedAU(clients), period=4)
+
+
+KINDS = pytest.mark.parametrize("kind", [FedAU, MIFA, FedStale, FedAWE, MimiC, amplified])
+
+
+@KINDS
 @pytest.mark.parametrize("nodes", [1, 2, 4])
 def test_packing_does_not_change_the_result(kind, nodes):
     train = towards(TARGETS)
-    from fedau_flwr import FedAUMod
-
     grid = Federation(training_app(train, [FedAUMod(FedAUWeighting(5))]), CLIENTS)
     strategy, model = kind(CLIENTS), record(x=np.zeros(2), n=np.array(5))
     for r, here in enumerate(PATH, 1):
@@ -73,14 +87,15 @@ def test_packing_does_not_change_the_result(kind, nodes):
     np.testing.assert_allclose(packed, values(model)["x"], rtol=0, atol=1e-12)
 
 
-def test_a_lost_host_counts_none_of_its_participants():
+@KINDS
+def test_a_lost_host_counts_none_of_its_participants(kind):
     lost = [(3, 0), (4, 1), (9, 0)]
     honest = PATH.copy()
     for r, node in lost:
         honest[r - 1, np.flatnonzero(PATH[r - 1])[node::2]] = False
-    strategy = FedAU(CLIENTS)
+    strategy = kind(CLIENTS)
     with_loss = play_hosted(strategy, 2, PATH, towards(TARGETS), lost)
-    without = play_hosted(FedAU(CLIENTS), 2, honest, towards(TARGETS))
+    without = play_hosted(kind(CLIENTS), 2, honest, towards(TARGETS))
     np.testing.assert_allclose(with_loss, without, rtol=0, atol=1e-12)
     last = [int(np.flatnonzero(honest[:, n])[-1]) + 1 for n in range(CLIENTS)]
     assert [strategy.ledger.counted[n] for n in range(CLIENTS)] == last

@@ -1,6 +1,7 @@
 """Each method against a loop of its formula, with lost replies, lost deliveries and resumes."""
 
 import json
+import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -223,14 +224,14 @@ def straight(name):
     return play(strategy(N, server_learning_rate=ETA, **options), mod_of)[1]
 
 
-@pytest.mark.parametrize("name", [*REMEMBERING])
-def test_lost_replies_do_not_part_the_memories(name):
-    """With losses, the method runs as if the lost clients had not come."""
+@pytest.mark.parametrize("name", METHODS)
+def test_with_lost_replies_it_runs_as_if_their_clients_had_not_come(name):
+    """Weights, memories and models of their own change only once a round is counted."""
     lost = PATH & (np.random.default_rng(8).random(PATH.shape) < 0.3)
-    run = REMEMBERING[name](N, server_learning_rate=ETA)
-    _, x = play(run, always(UnitWeighting()), lost=lost)
-    honest = REMEMBERING[name](N, server_learning_rate=ETA)
-    _, expected = play(honest, always(UnitWeighting()), path=PATH & ~lost)
+    strategy, options, mod_of, _ = METHODS[name]
+    run, honest = (strategy(N, server_learning_rate=ETA, **options) for _ in range(2))
+    _, x = play(run, mod_of, lost=lost)
+    _, expected = play(honest, mod_of, path=PATH & ~lost)
     np.testing.assert_allclose(x, expected, rtol=0, atol=1e-12)
     if hasattr(run, "mean"):
         np.testing.assert_allclose(run.mean["x"], honest.mean["x"], rtol=0, atol=1e-12)
@@ -372,8 +373,6 @@ def test_fedawe_clips_the_mean_of_the_amplified_updates():
     grid = Federation(training_app(lambda c, a, r: {"x": a["x"] + 3.0}), 2)
     model = grid.play(strategy, 1, record(x=np.zeros(4)))
     np.testing.assert_allclose(values(model)["x"], np.full(4, 0.25))
-    with pytest.raises(ValueError, match="clip_norm"):
-        FedAWE(2, clip_norm=0.0)
 
 
 def test_amplified_takes_a_strategy_over():
@@ -387,9 +386,29 @@ def test_amplified_takes_a_strategy_over():
             ValueError, match="must be one of fedau_flwr whose clients have no memory"
         ):
             Amplified(strategy)
-    for wrong in ({"period": 0}, {"factor": 0.5}):
-        with pytest.raises(ValueError, match="but must be"):
-            Amplified(FedAU(N), **wrong)
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: FedStale(N, 1.5), "beta is 1.5, but must be in [0, 1]."),
+        (lambda: FedStale(N, "0.5"), "beta is '0.5', but must be in [0, 1]."),
+        (lambda: FedStale(N, np.nan), "beta is nan, but must be in [0, 1]."),
+        (lambda: FedAWE(N, clip_norm=0.0), "clip_norm is 0.0, but must be positive and finite."),
+        (lambda: FedAWE(N, clip_norm="1"), "clip_norm is '1', but must be positive and finite."),
+        (lambda: MimiC(N, held_rounds=-1), "held_rounds is -1, but must be an integer >= 0."),
+        (lambda: MimiC(N, held_rounds=True), "held_rounds is True, but must be an integer >= 0."),
+        (lambda: Amplified(FedAU(N), period=0), "period is 0, but must be an integer >= 1."),
+        (lambda: Amplified(FedAU(N), period=2.5), "period is 2.5, but must be an integer >= 1."),
+        (lambda: Amplified(FedAU(N), factor=0.5), "factor is 0.5, but must be a finite number"),
+        (lambda: Amplified(FedAU(N), factor="2"), "factor is '2', but must be a finite number"),
+        (lambda: Amplified(FedAU(N), factor=np.inf), "factor is inf, but must be a finite number"),
+        (lambda: FedAUMod(FrequencyWeighting), "FrequencyWeighting'>, but must be a weighting"),
+    ],
+)
+def test_what_a_method_does_not_take(make, sentence):
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        make()
 
 
 def test_a_client_without_its_memory_refuses():

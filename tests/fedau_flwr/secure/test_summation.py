@@ -30,6 +30,7 @@ from fedau_flwr import (
     FedAWE,
     FedStale,
     FedVARP,
+    FrequencyWeighting,
     MimiC,
 )
 from fedau_flwr.client.host import Host
@@ -145,13 +146,13 @@ STRATEGIES = {
 }
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("name", [*STRATEGIES, "frequency"])
 def test_secure_equals_plain_within_quantisation_with_lost_replies(name):
-    plain_strategy, secure_strategy = (
-        STRATEGIES[name](),
-        STRATEGIES[name](summation=SecureSum()),
-    )
-    plain_grid, secure_grid = Federation(client_app(FedAUMod())), Federation(secure_app())
+    make = STRATEGIES.get(name, STRATEGIES["FedAU"])
+    mod = FedAUMod(FrequencyWeighting()) if name == "frequency" else FedAUMod()
+    plain_strategy, secure_strategy = make(), make(summation=SecureSum())
+    plain_grid = Federation(client_app(mod))
+    secure_grid = Federation(client_app(SecureSumMod(), mod))
     plain = run(plain_strategy, plain_grid, PATH)
     secure = run(secure_strategy, secure_grid, PATH)
     # Eight rounds, in each of which six weights of up to eight are rounded by a step at most.

@@ -174,6 +174,8 @@ def test_capped_instead_of_split_intervals_are_caught():
     with pytest.raises(Mismatch, match="capped at the cutoff instead of split there") as caught:
         check("weights", capped)
     assert "K = 50, β = None" not in str(caught.value)  # where no interval is that long
+    lines = [line for line in str(caught.value).splitlines() if "β = None" in line]
+    assert all(line.endswith("capped at the cutoff instead of split there.") for line in lines)
 
 
 def test_a_weight_that_depends_on_its_own_round_is_caught():
@@ -201,7 +203,7 @@ def test_answers_of_all_kinds_are_compared(answer, reason):
 
 def test_the_command_line(tmp_path, capsys):
     assert main([]) == 0
-    assert "methods: 16 of 16 right" in capsys.readouterr().out
+    assert "methods: 17 of 17 right" in capsys.readouterr().out
     asked = tmp_path / "questions.json"
     assert main(["--questions", str(asked)]) == 0
     content = json.loads(asked.read_text())
@@ -215,6 +217,10 @@ def test_the_command_line(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "FedAvg in disguise" in said
     assert "not answered: frequency, gaps, groups, protocol, methods" in said
+    some = {"format": content["format"], "weights": read(SHIPPED)["weights"][:40]}
+    (tmp_path / "theirs.json").write_text(json.dumps(some))
+    assert main([str(tmp_path / "theirs.json")]) == 0
+    assert "not answered: 2 cases of weights, frequency, gaps" in capsys.readouterr().out
     for text, reason in (("{", "cannot be read as JSON"), ("{}", "format of"), ("[]", "format of")):
         (tmp_path / "bad.json").write_text(text)
         assert main([str(tmp_path / "bad.json")]) == 2

@@ -87,6 +87,8 @@ def test_a_recording_shows_the_client_that_comes_nearest(config, tmp_path):
     text = f"events:{file}:round_seconds=10"
     figure = pattern_picture(config, 0.5, ["bernoulli", text])
     assert figure.axes[1].get_title(loc="right") == "there in 240 of 400 rounds"
+    titles = [axis.get_title(loc="left") for axis in figure.axes]
+    assert titles == ["", f"file={file} round_seconds=10.0"]
     assert pattern_line(config, text).endswith(
         ": 30 clients, 2.3% of them there, a mean interval of 2.8 rounds, over 400 rounds."
     )
