@@ -40,6 +40,9 @@ _HOMES = {
     "pull_task_input": "flwr.supernode.runtime.run_clientapp",
     # Simulations would wait a tenth of a second for every exchange.
     "InMemoryLinkState": "flwr.server.superlink.linkstate",
+    # Workers of a simulation would be idle between two messages.
+    "ClientAppException": "flwr.clientapp.client_app",
+    "RayBackend": "flwr.server.superlink.fleet.vce.backend.raybackend",
     # `flwr run .` on a deployment would need pattern="deployment" in its run config.
     "HttpGrid": "flwr.superlink.grid",
 }

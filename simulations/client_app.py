@@ -84,7 +84,18 @@ def mask(message: Message, context: Context, call_next: CallNext) -> Message:
     return SecureSumMod()(message, context, call_next)
 
 
-app = ClientApp(mods=[shared_arrays, answer_identity, mask, participate])
+class App(ClientApp):
+    """A ClientApp that a worker looks up by its name.
+
+    Flower's engine pickles the app into every message, all of its functions included.
+    """
+
+    def __reduce__(self) -> str:
+        """Return the name in this module."""
+        return "app"
+
+
+app = App(mods=[shared_arrays, answer_identity, mask, participate])
 
 
 @app.train()

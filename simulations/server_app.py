@@ -20,7 +20,7 @@ from fedau_flwr.availability import AvailabilityGrid, HostGrid
 from fedau_flwr.server.callbacks import Callback
 from fedau_flwr.wire.records import encode
 from simulations.config import ConfigError, RunConfig
-from simulations.nodes.resident import initial_parameters, used_kernel
+from simulations.nodes.resident import initial_parameters, keep_freed_memory, used_kernel
 from simulations.registry import check
 from simulations.runs.directory import RunDirectory
 from simulations.runs.event_grid import event_driven
@@ -51,6 +51,7 @@ def run_experiment(
 
     More `callbacks` than a run's own come before these.
     """
+    keep_freed_memory()
     kernel, why = used_kernel(config.task, device=config.device, kernel=config.kernel)
     config = replace(config, kernel=kernel)
     with ExitStack() as engine:

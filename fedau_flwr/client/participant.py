@@ -267,6 +267,8 @@ def unweighted_names(model: Arrays, request: Request) -> list[str]:
 def _unweighted(update: Arrays, model: Arrays, trained: Arrays, request: Request) -> Arrays:
     """Take the statistics, which no method sees, out of an update; return how they changed."""
     names = [n for n in unweighted_names(model, request) if update.pop(n, None) is not None]
+    if not names:
+        return {}
     return local_update({n: model[n] for n in names}, {n: trained[n] for n in names})
 
 

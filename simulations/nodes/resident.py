@@ -16,12 +16,18 @@ Parameters = dict[str, np.ndarray]
 
 
 def configure_worker_process() -> None:
-    """Set this process up for training: one thread, and memory that is kept when freed.
-
-    Activations and gradients of a few megabytes come and go in every step. glibc returns blocks of
-    this size to the system and the next step pays for their pages again, a fifth of its time.
-    """
+    """Set this process up for training: one thread, and memory that is kept when freed."""
     torch.set_num_threads(1)
+    keep_freed_memory()
+
+
+def keep_freed_memory() -> None:
+    """Let this process keep memory that was freed.
+
+    Activations and gradients of a few megabytes come and go in every step, models in every round.
+    glibc returns blocks of this size to the system and the next step pays for their pages again, a
+    fifth of its time.
+    """
     if sys.platform == "linux":
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
         if mallopt is not None:

@@ -15,7 +15,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from threading import Condition
 from typing import Any
@@ -25,6 +25,7 @@ from flwr.serverapp import Grid
 
 from fedau_flwr import _flower
 from fedau_flwr.server.forwarding import ForwardingGrid
+from simulations.runs.ahead import busy_workers
 from simulations.runs.shared_arrays import RECORD, SharedArrays
 
 log = logging.getLogger("flwr.simulations")
@@ -48,7 +49,10 @@ def event_driven(grid: Grid) -> Iterator[Grid]:
     except (ImportError, AttributeError, TypeError) as error:
         log.info("Messages are fetched every tenth of a second, as Flower does it: %s", error)
         in_reach = False
-    with closing(EventDrivenGrid(grid)) if in_reach else nullcontext(grid) as quick:
+    if not in_reach:
+        yield grid
+        return
+    with closing(EventDrivenGrid(grid)) as quick, busy_workers(quick.state.store_message_res):
         yield quick
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from uuid import uuid4
 
@@ -30,13 +31,14 @@ class SharedArrays:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._last: tuple[tuple[str, str], list[bytes]] = (("", ""), [])
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     @classmethod
     def of_this_process(cls) -> SharedArrays | None:
         """Return those of the simulator that started this process, if it has any."""
         directory = os.environ.get(DIRECTORY)
-        return cls(Path(directory)) if directory else None
+        return _shared_in(directory) if directory else None
 
     def outgoing(self, messages: list[Message]) -> list[Message]:
         """Return messages without their arrays, each record of which is written once."""
@@ -65,7 +67,10 @@ class SharedArrays:
         return RecordDict({**others, RECORD: ConfigRecord({"": order, "stamp": stamp, **where})})
 
     def with_arrays(self, content: RecordDict) -> RecordDict:
-        """Return content with its arrays, as it was before `without_arrays`."""
+        """Return content with its arrays, as it was before `without_arrays`.
+
+        What was read last is remembered: a worker is asked for many nodes with the same model.
+        """
         config = content.config_records[RECORD]
         return RecordDict(
             {
@@ -93,19 +98,35 @@ class SharedArrays:
 
     def _read(self, place: str, stamp: str) -> ArrayRecord:
         name, arrays = json.loads(place)
-        record = {}
+        found, pieces = self._last
+        if found != (name, stamp):
+            pieces = self._read_file(name, stamp, [size for *_, size in arrays])
+            self._last = ((name, stamp), pieces)
+        return ArrayRecord(
+            {
+                key: Array(dtype=dtype, shape=tuple(shape), stype=stype, data=data)
+                for (key, dtype, shape, stype, _), data in zip(arrays, pieces, strict=True)
+            }
+        )
+
+    def _read_file(self, name: str, stamp: str, sizes: list[int]) -> list[bytes]:
+        """Return what a file holds of one message, in pieces of these sizes."""
         file = os.open(self._directory / name, os.O_RDONLY)
         try:
-            at = len(stamp)
+            at, pieces = len(stamp), []
             if os.pread(file, at, 0) != stamp.encode():
                 raise RuntimeError(f"{name} holds the arrays of another message by now.")
-            for key, dtype, shape, stype, size in arrays:
-                data = os.pread(file, size, at)
-                record[key] = Array(dtype=dtype, shape=tuple(shape), stype=stype, data=data)
+            for size in sizes:
+                pieces.append(os.pread(file, size, at))
                 at += size
         finally:
             os.close(file)
-        return ArrayRecord(record)
+        return pieces
+
+
+@lru_cache(maxsize=1)
+def _shared_in(directory: str) -> SharedArrays:
+    return SharedArrays(Path(directory))
 
 
 def _with_content(message: Message, content: RecordDict) -> Message:

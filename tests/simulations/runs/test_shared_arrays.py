@@ -73,6 +73,21 @@ def test_errors_and_small_arrays_travel_as_they_are(files, tmp_path):
     assert [path.name for path in (tmp_path / "arrays").iterdir()] == ["model-0"]
 
 
+def test_a_worker_reads_a_model_once_for_all_of_its_nodes(files, monkeypatch):
+    asked, nodes = content(), SharedArrays.of_this_process()
+    sent = files.outgoing([Message(asked, node, "train") for node in (1, 2)])
+    first = nodes.with_arrays(sent[0].content)
+    first.array_records["arrays"].clear()  # as an app may
+    monkeypatch.delattr(SharedArrays, "_read_file")
+    same(nodes.with_arrays(sent[1].content), content())
+
+
+def test_the_next_model_is_read_again(files):
+    for seed in (1, 2):
+        (message,) = files.outgoing([Message(content(seed), 5, "train")])
+        same(files.with_arrays(message.content), content(seed))
+
+
 def test_a_message_whose_file_was_written_again_is_an_error(files):
     (late,) = files.outgoing([Message(content(), 5, "train")])
     files.outgoing([Message(content(seed=2), 5, "train")])
