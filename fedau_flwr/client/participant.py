@@ -245,9 +245,8 @@ def local_update(before: Arrays, after: Arrays) -> Arrays:
             )
         if is_averaged(start.dtype):
             with np.errstate(invalid="ignore", over="ignore"):
-                update[name] = np.subtract(
-                    end, start, dtype=wire_dtype(start.dtype), casting="unsafe"
-                )
+                change = np.subtract(end, start, dtype=wire_dtype(start.dtype), casting="unsafe")
+            update[name] = np.asarray(change)  # of single numbers numpy makes no arrays
         elif start.dtype.kind not in "biu":
             raise Refusal(
                 f"Array {name!r} has type {start.dtype}, but must be float, integer or bool."
