@@ -28,7 +28,7 @@ def scaled(update: Arrays, factor: float) -> Arrays:
     if factor == 1.0:
         return update
     with np.errstate(invalid="ignore", over="ignore"):
-        return {name: value * value.dtype.type(factor) for name, value in update.items()}
+        return {n: np.asarray(v * v.dtype.type(factor)) for n, v in update.items()}
 
 
 def difference(update: Arrays, memory: Arrays | None) -> Arrays:
@@ -63,6 +63,7 @@ def moved(model: Arrays, direction: Arrays, rate: float) -> Arrays:
             result[name] = value
             continue
         wide = wire_dtype(value.dtype)
-        step = direction[name].astype(wide, copy=False) * wide.type(rate)
-        result[name] = (value.astype(wide, copy=False) + step).astype(value.dtype, copy=False)
+        step = np.asarray(direction[name].astype(wide, copy=False) * wide.type(rate))
+        np.add(value.astype(wide, copy=False), step, out=step)
+        result[name] = step.astype(value.dtype, copy=False)
     return result

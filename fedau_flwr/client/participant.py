@@ -21,7 +21,7 @@ from ..wire.requests import COUNTED, UNWEIGHTED, Refusal, Request
 from .answered import Answers, model_digest
 from .preparation import Preparation
 from .separation import Separation
-from .store import Store, Version
+from .store import Store, Version, recall
 from .transform import Memory, Transform, Turn, named_transform
 
 
@@ -90,9 +90,17 @@ class Participant:
             if transform.remembers:
                 recalled = parts if transform.recalled is None else transform.recalled
                 sent = without({part: parts[part] for part in recalled}, measured)
-                pending = replace(pending, memory=settled.memory, sent=sent)
+                pending = self._holding(pending, transform, settled.memory, sent)
             self.store.save(request.training, [*settled.kept, pending])
         return parts
+
+    def _holding(
+        self, pending: Version, transform: Transform, memory: Memory, sent: Parts
+    ) -> Version:
+        """Return a version with what makes the next memory, or with that if the store wants it."""
+        if self.store.looks_ahead:
+            return replace(pending, memory=memory, next_memory=transform.remember(memory, sent))
+        return replace(pending, memory=memory, sent=sent)
 
     def _answers(self, request: Request, separation: Separation) -> Answers:
         """Return what was answered before, unless the client rests in this round."""
@@ -154,21 +162,26 @@ def settle(
         counted = pending
     if counted > pending:
         _check_record(counted, pending, transform)
-    memory = (last.memory if last else None) or {}
-    if counted and counted >= pending:
+    heard = bool(counted) and counted >= pending
+    if heard:
         state = weighting.skip(state, counted - 1 - state.round)
         state = weighting.advance(state, True)
-        if transform is not None:
-            memory = _remembered(transform, last) if counted == pending else {}
     state = weighting.skip(state, request.round - 1 - state.round)
+    if transform is None or not heard:
+        memory = recall(last.memory if last else None)
+    else:
+        memory = _remembered(transform, last) if counted == pending else {}
     return Settled(state, counted, memory, _keep(valid, request.safe))
 
 
 def _remembered(transform: Transform, last: Version | None) -> Memory:
     """Return the memory after a pending round that was counted."""
-    if last is None or last.sent is None:
+    if last is None or last.memory is None:
         return {}
-    memory = transform.remember(last.memory or {}, last.sent)
+    if last.next_memory is not None:
+        memory = recall(last.next_memory)
+    else:
+        memory = transform.remember(recall(last.memory), last.sent or {})
     return memory if last.received is None else transform.receive(memory, last.received)
 
 
@@ -245,9 +258,8 @@ def local_update(before: Arrays, after: Arrays) -> Arrays:
             )
         if is_averaged(start.dtype):
             with np.errstate(invalid="ignore", over="ignore"):
-                update[name] = np.subtract(
-                    end, start, dtype=wire_dtype(start.dtype), casting="unsafe"
-                )
+                change = np.subtract(end, start, dtype=wire_dtype(start.dtype), casting="unsafe")
+            update[name] = np.asarray(change)  # of single numbers numpy makes no arrays
         elif start.dtype.kind not in "biu":
             raise Refusal(
                 f"Array {name!r} has type {start.dtype}, but must be float, integer or bool."

@@ -29,6 +29,8 @@ Kept = dict[str, dict[str, Arrays]]
 """The arrays of a version: its memory, what it sent and what it received, each by name."""
 DELIVERED = "delivered"
 """Name of the one group of arrays that a version received."""
+Unread = Callable[[], Memory]
+"""Reads a memory, which a store need not do before somebody asks for it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,8 +41,9 @@ class Version:
     attempt: int  # of the training, that asked for it
     client: int  # the name under which the server asked for it
     state: WeightState  # the history up to, not including, `round`
-    memory: Memory | None = None  # before `round`; None under a method that has none
+    memory: Memory | Unread | None = None  # before `round`; None under a method that has none
     sent: Parts | None = None  # from which the next memory is made once it is counted
+    next_memory: Memory | Unread | None = None  # in place of `sent`: what is made of it
     received: Arrays | None = None  # what the server delivered after `round`
     weighting: str | None = None  # that made `state`; None if that is not known
 
@@ -51,7 +54,7 @@ class Version:
             raise StateError("client", self.client, "an integer")
         if self.state.round != self.round - 1:
             raise StateError("state.round", self.state.round, f"{self.round - 1}")
-        if (self.memory is None) != (self.sent is None):
+        if (self.memory is None) != (self.sent is None and self.next_memory is None):
             raise StateError("memory", None, "stored together with what was sent")
 
     def arrays(self) -> Kept:
@@ -59,7 +62,7 @@ class Version:
         if self.memory is None or self.sent is None:
             return {}
         received = {} if self.received is None else {"received": {DELIVERED: self.received}}
-        return {"memory": self.memory, "sent": self.sent, **received}
+        return {"memory": recall(self.memory), "sent": self.sent, **received}
 
     def holding(self, kept: Kept) -> Self:
         """Return this version with what `arrays` returned."""
@@ -68,11 +71,19 @@ class Version:
         return replace(self, memory=memory, sent=sent, received=received)
 
 
+def recall(memory: Memory | Unread | None) -> Memory:
+    """Return a memory, which is read by now; none is an empty one."""
+    return memory() if callable(memory) else memory or {}
+
+
 class Store(ABC):
     """Keeps the versions of one client."""
 
     durable = True
     """Whether what is kept outlasts the process."""
+
+    looks_ahead = False
+    """Whether versions get their `next_memory` at once, and nothing that was `sent`."""
 
     @contextmanager
     def locked(self, training: str) -> Iterator[None]:

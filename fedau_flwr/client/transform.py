@@ -92,7 +92,8 @@ class Transform(ABC):
     def remember(self, memory: Memory, sent: Parts) -> Memory:
         """Return the memory once the round of `sent` is known to be counted.
 
-        `sent` is what really left the client: clipped, and rounded to the grid of a secure sum.
+        `sent` is what really left the client: clipped, and rounded to the grid of a secure sum. It
+        may be asked for before that is known, so neither `memory` nor `sent` may be changed.
         """
         return memory
 

@@ -8,6 +8,8 @@ known to be counted), and one on the server.
 
 from __future__ import annotations
 
+import numpy as np
+
 from ..arrays import Arrays, moved
 from ..wire.parts import UPDATE, Parts
 from .mifa import MemoryStrategy
@@ -25,9 +27,9 @@ class FedVARP(MemoryStrategy):
         self.prepare(model)
         if sums is None or participants == 0:
             return model
-        direction = {
-            name: value / value.dtype.type(participants) + self.mean[name]
-            for name, value in sums[UPDATE].items()
-        }
+        direction = {}
+        for name, value in sums[UPDATE].items():
+            share = np.asarray(value / value.dtype.type(participants))
+            direction[name] = np.add(share, self.mean[name], out=share)
         self.remember(sums[UPDATE])
         return moved(model, direction, self.server_learning_rate)

@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..arrays import Arrays, added, difference, moved, zeros
+import numpy as np
+
+from ..arrays import Arrays, added, moved, zeros
 from ..client.transform import Memory, Transform, Turn
 from ..server.strategy import SumStrategy
 from ..wire.parts import UPDATE, Parts
@@ -28,7 +30,11 @@ class UpdateChange(Transform):
 
     def contribute(self, update: Arrays, turn: Turn) -> Parts:
         """Return the change against what was counted last."""
-        return {UPDATE: difference(update, turn.memory.get(LAST))}
+        if last := turn.memory.get(LAST):
+            with np.errstate(invalid="ignore", over="ignore"):
+                for name, value in update.items():
+                    np.subtract(value, last[name], out=value)
+        return {UPDATE: update}
 
     def remember(self, memory: Memory, sent: Parts) -> Memory:
         """Return `y + c`."""
@@ -51,7 +57,9 @@ class MemoryStrategy(SumStrategy):
     def remember(self, total: Arrays) -> None:
         """Let the sum of the changes enter the mean."""
         for name, value in total.items():
-            self.mean[name] = self.mean[name] + value / value.dtype.type(self.num_clients)
+            share = np.asarray(value / value.dtype.type(self.num_clients))
+            # A checkpoint may still hold the arrays of the mean before, so they stay as they are.
+            self.mean[name] = np.add(self.mean[name], share, out=share)
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a checkpoint needs beside the model."""

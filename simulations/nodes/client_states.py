@@ -2,12 +2,17 @@
 
 A host serves other clients in every round, so states live where all workers reach them: in the
 run's directory, which several machines have to share. A client has a record of fixed size with two
-slots. What a method lets clients remember or send is named arrays: each name has a sparse file of
-blocks of equal size, one per slot, and beside it the names, types and shapes of the arrays in a
-block; ``answered.bin`` has the rounds that a client has answered, where the run's rules need
-them. Two slots are enough: a simulation only ever resumes from its last checkpoint, so of the
-versions that a `Participant` keeps, the newest one before the checkpoint and the last are all that
-can be asked for again.
+slots. Two are enough: a simulation only ever resumes from its last checkpoint, so of the versions
+that a `Participant` keeps, the newest one before the checkpoint and the last are all that can be
+asked for again. ``answered.bin`` has the rounds that a client has answered, where the run's rules
+need them.
+
+What a method lets clients remember is named arrays: each name has a sparse file of blocks of equal
+size, and beside it the names, types and shapes of the arrays in a block. A version needs two
+memories, one from before its pending round and one for when that is counted; a client has places
+for two each, and a slot says which are its own. So the next version writes one memory: the other is
+one of those that are there already. What a client received is in a block per slot, and so is what
+it remembered and sent in runs that began before there were places.
 
 `flush` makes everything durable, which the round loop calls before a checkpoint: what was
 written before stays untouched until the next one, so a crash in between cannot hurt it. No two
@@ -18,19 +23,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedau_flwr.arrays import Arrays
 from fedau_flwr.client.answered import RECENT, Answers
-from fedau_flwr.client.store import Kept, Store, Version
+from fedau_flwr.client.store import DELIVERED, Kept, Store, Version, recall
+from fedau_flwr.client.transform import Memory
 from fedau_flwr.files import make_private_folder
 from fedau_flwr.weight_state import WeightState
-from simulations.nodes.blocks import Blocks, read_at, write_at
+from simulations.nodes.blocks import NamedBlocks, read_at, write_at
 
 SLOTS = 2
 _SLOT = np.dtype(
@@ -40,9 +47,15 @@ _SLOT = np.dtype(
         ("intervals", np.int64),
         ("elapsed", np.int64),
         ("weight", np.float64),
-        ("blocks", np.int64),
+        ("blocks", "<u2"),
+        # Places count from 1; in runs from before there were any, all that follows is 0.
+        ("memory", "u1"),
+        ("next_memory", "u1"),
+        ("memory_blocks", "<u2"),
+        ("next_memory_blocks", "<u2"),
     ]
 )
+_MEMORIES = ("memory", "next_memory")
 _ANSWERED = np.dtype(
     [
         ("count", np.int64),
@@ -52,7 +65,7 @@ _ANSWERED = np.dtype(
     ]
 )
 RECORD_BYTES = SLOTS * _SLOT.itemsize
-VECTORS_PER_CLIENT = 2 * SLOTS
+PLACES = 2 * SLOTS
 
 
 MARK = "of-a-simulation"
@@ -70,11 +83,11 @@ class ClientStates:
     """The states of clients in `directory`, which is made if it is not there."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
         self._records = directory / "states.bin"
         self.answered = directory / "answered.bin"
-        self._blocks: dict[str, Blocks] = {}
         make_private_folder(directory)
+        self.of_slots = NamedBlocks(directory, "arrays")
+        self.memories = NamedBlocks(directory, "memory")
 
     def client(self, number: int, safe: int = 0) -> Store:
         """Return the store of one client; the last checkpoint is of the round `safe`."""
@@ -88,43 +101,23 @@ class ClientStates:
         """Write the slots of a client."""
         write_at(self._records, number * RECORD_BYTES, [record])
 
-    def arrays(self, place: int, stamp: tuple[int, int], count: int) -> dict[str, Arrays]:
-        """Return the `count` groups of arrays of a slot by name."""
-        found = self._read_all(place, stamp)
-        if len(found) < count:
-            # Another worker has made a file since.
-            for path in self._directory.glob("arrays-*.json"):
-                self._blocks[unquote(path.stem.removeprefix("arrays-"))] = Blocks.of(path)
-            found = self._read_all(place, stamp)
-        if len(found) < count:
-            raise OSError(f"{self._directory} has lost {count - len(found)} of a client's arrays.")
-        return found
-
-    def _read_all(self, place: int, stamp: tuple[int, int]) -> dict[str, Arrays]:
-        found = {name: blocks.read(place, stamp) for name, blocks in self._blocks.items()}
-        return {name: arrays for name, arrays in found.items() if arrays is not None}
-
-    def put_arrays(self, place: int, stamp: tuple[int, int], groups: Mapping[str, Arrays]) -> None:
-        """Write the groups of arrays of a slot."""
-        for name, arrays in groups.items():
-            if name not in self._blocks:
-                path = self._directory / f"arrays-{quote(name, safe='')}.bin"
-                self._blocks[name] = Blocks.like(path, arrays)
-            self._blocks[name].write(place, stamp, arrays)
-
 
 class _ClientStore(Store):
     """One client's two slots."""
+
+    looks_ahead = True
 
     def __init__(self, states: ClientStates, number: int, safe: int) -> None:
         self._states = states
         self._number = number
         self._safe = safe
+        self._record: NDArray[Any] | None = None
+        self._read: list[tuple[int, Memory]] = []
 
     def load(self, training: str) -> list[Version]:
         """Return the versions, oldest first; a directory holds the states of one training."""
         del training
-        record = self._states.record(self._number)
+        record = self._record = self._states.record(self._number)
         slots = [slot for slot in range(SLOTS) if record[slot]["round"]]
         # A later attempt may have gone back: it, not the round, says which version is newer.
         slots.sort(key=lambda slot: (record[slot]["attempt"], record[slot]["round"]))
@@ -135,20 +128,34 @@ class _ClientStore(Store):
         state = WeightState(
             number - 1, int(entry["intervals"]), int(entry["elapsed"]), float(entry["weight"])
         )
-        groups: dict[str, Arrays] = {}
-        if blocks:
-            groups = self._states.arrays(self._place(slot), (number, attempt), blocks)
         # In a simulation clients are counted by number, whoever hosts them.
         version = Version(number, attempt, self._number, state)
-        return version.holding(_kept(groups)) if groups else version
+        if blocks:
+            place = self._number * SLOTS + slot
+            groups = self._states.of_slots.read(place, blocks, (number, attempt))
+            version = version.holding(_kept(groups))
+        if entry["next_memory"]:
+            memory, next_memory = (
+                partial(self._memory, int(entry[key]), int(entry[f"{key}_blocks"]))
+                for key in _MEMORIES
+            )
+            version = replace(version, memory=memory, sent=None, next_memory=next_memory)
+        return version
 
-    def _place(self, slot: int) -> int:
-        return self._number * SLOTS + slot
+    def _memory(self, place: int, blocks: int) -> Memory:
+        """Read the memory at a place, and know it again when it is to be kept there."""
+        memory = self._states.memories.read(self._at(place), blocks) if blocks else {}
+        self._read.append((place, {name: dict(arrays) for name, arrays in memory.items()}))
+        return memory
+
+    def _at(self, place: int) -> int:
+        return self._number * PLACES + place - 1
 
     def save(self, training: str, versions: Sequence[Version]) -> None:
         """Keep the last version, and the one before the checkpoint, which is not touched."""
         del training
-        record = self._states.record(self._number)
+        # Nobody else has written it since.
+        record = self._states.record(self._number) if self._record is None else self._record
         if versions[-1].received is not None and self._received(record, versions[-1]):
             return
         # Blocks that were written before are several times faster to write than new ones.
@@ -160,13 +167,13 @@ class _ClientStore(Store):
             if kept is not None
             and (record[slot]["round"], record[slot]["attempt"]) == (kept.round, kept.attempt)
         ]
+        for slot in range(SLOTS):
+            if slot not in held:
+                record[slot] = 0
         if kept is not None and not held:
             held = [0]
             self._write(record, 0, kept)
         free = next(slot for slot in range(SLOTS) if slot not in held)
-        for slot in range(SLOTS):
-            if slot not in held:
-                record[slot]["round"] = 0
         self._write(record, free, versions[-1])
 
     def answers(self, training: str) -> Answers:
@@ -193,7 +200,7 @@ class _ClientStore(Store):
             if (record[slot]["round"], record[slot]["attempt"]) == stamp:
                 groups = _groups(version)
                 new = {name: arrays for name, arrays in groups.items() if _is_received(name)}
-                self._states.put_arrays(self._place(slot), stamp, new)
+                self._states.of_slots.write(self._number * SLOTS + slot, stamp, new)
                 record[slot]["blocks"] = len(groups)
                 self._states.put_record(self._number, record)
                 return True
@@ -201,13 +208,15 @@ class _ClientStore(Store):
 
     def _write(self, record: NDArray[Any], slot: int, version: Version) -> None:
         entry = record[slot]
+        stamp = (version.round, version.attempt)
         groups = _groups(version)
-        if groups:
+        if groups or version.next_memory is not None:
             # The round makes a slot valid, so it goes before its arrays change.
-            entry["round"] = 0
             self._states.put_record(self._number, record)
-            stamp = (version.round, version.attempt)
-            self._states.put_arrays(self._place(slot), stamp, groups)
+        if groups:
+            self._states.of_slots.write(self._number * SLOTS + slot, stamp, groups)
+        if version.next_memory is not None:
+            self._put_memories(record, entry, version)
         entry["blocks"] = len(groups)
         for name in ("intervals", "elapsed", "weight"):
             entry[name] = getattr(version.state, name)
@@ -215,10 +224,38 @@ class _ClientStore(Store):
         entry["round"] = version.round
         self._states.put_record(self._number, record)
 
+    def _put_memories(self, record: NDArray[Any], entry: Any, version: Version) -> None:
+        """Write the memories of a version, but for one that was read here and is as it was."""
+        memories = {key: recall(getattr(version, key)) for key in _MEMORIES}
+        places = {
+            key: next((place for place, read in self._read if _same(read, memory)), 0)
+            for key, memory in memories.items()
+        }
+        taken = {int(other[key]) for other in record for key in _MEMORIES} | {*places.values()}
+        free = iter(sorted({*range(1, PLACES + 1)} - taken))
+        for key, memory in memories.items():
+            if not places[key]:
+                places[key] = next(free)
+                stamp = (version.round, version.attempt)
+                self._states.memories.write(self._at(places[key]), stamp, memory)
+            entry[key], entry[f"{key}_blocks"] = places[key], len(memory)
+
+
+def _same(read: Memory, memory: Memory) -> bool:
+    """Return whether a memory has the arrays that were read, which nobody may have changed."""
+    return read.keys() == memory.keys() and all(
+        arrays.keys() == memory[group].keys()
+        and all(value is memory[group][name] for name, value in arrays.items())
+        for group, arrays in read.items()
+    )
+
 
 def _groups(version: Version) -> dict[str, Arrays]:
-    """Return what a version remembers, sent and received by one name each."""
-    kept = version.arrays()
+    """Return what a version holds in blocks of its slot, by one name each."""
+    if version.next_memory is None:
+        kept = version.arrays()
+    else:
+        kept = {} if version.received is None else {"received": {DELIVERED: version.received}}
     return {f"{kind}/{name}": arrays for kind in kept for name, arrays in kept[kind].items()}
 
 

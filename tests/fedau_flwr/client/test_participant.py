@@ -4,6 +4,8 @@ import pytest
 from fedau_flwr import FedAUWeighting, WeightState
 from fedau_flwr.client.participant import Participant, settle
 from fedau_flwr.client.store import Store, Version
+from fedau_flwr.methods.fedau import WeightedUpdate
+from fedau_flwr.methods.fedstale import StaleUpdate
 from fedau_flwr.methods.mifa import UpdateChange
 from fedau_flwr.wire.requests import Refusal, Request
 
@@ -119,6 +121,20 @@ def test_memory_takes_in_what_was_counted_and_nothing_else():
 def test_the_first_vector_becomes_the_memory():
     pending = version(4, memory={}, sent={"update": arrays(0.5)})
     assert settle([pending], request(9, 4), W, UpdateChange()).memory["last"]["x"] == 0.5
+
+
+@pytest.mark.parametrize("transform", [UpdateChange(), WeightedUpdate(), StaleUpdate(0.5)])
+def test_a_single_number_is_an_array_like_any_other(transform):
+    participant = Participant(MemoryStore(), W)
+    model = {"x": np.array(1.0, np.float32), "y": np.ones(2, np.float32)}
+    for number, counted in ((1, None), (4, 1), (5, 4)):
+        asked = request(number, counted, transform=transform.to_text())
+        parts = participant.contribute(
+            asked, model, lambda start, r=number: {n: v + np.float32(r) for n, v in start.items()}
+        )
+        for part in parts.values():
+            assert part["x"].shape == ()
+            np.testing.assert_array_equal(part["x"], part["y"][0])
 
 
 ONES = {"last": {"x": np.ones(1, np.float32)}}

@@ -422,6 +422,18 @@ def test_a_client_without_its_memory_refuses():
     assert strategy.ledger.counted == {context.node_id: 1}
 
 
+@pytest.mark.parametrize("make", [MIFA, FedVARP, FedStale])
+def test_a_checkpoint_does_not_follow_the_steps_after_it(make):
+    strategy, model = make(2), {"x": np.zeros(2, np.float32), "y": np.float32(0)[...]}
+    sums = {part: {n: v + np.float32(3) for n, v in model.items()} for part in ("update", "change")}
+    model = strategy.step(model, sums, 1)
+    saved = strategy.state_dict()["mean"]
+    strategy.step(model, sums, 1)
+    for name in model:
+        np.testing.assert_array_equal(saved[name], np.float32(1.5))
+        np.testing.assert_array_equal(strategy.mean[name], np.float32(3))
+
+
 def test_mifa_moves_on_its_memory_when_nobody_comes():
     strategy = MIFA(2)
     grid = Federation(training_app(lambda c, a, r: {"x": a["x"] + 1}), 1)

@@ -13,9 +13,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from fedau_flwr import FedAUWeighting
 from fedau_flwr.client.delivery import receive
 from fedau_flwr.client.participant import Participant
-from fedau_flwr.client.store import Store, Version
+from fedau_flwr.client.store import Store, Version, recall
 from fedau_flwr.methods.fedau import WeightedUpdate
 from fedau_flwr.methods.fedawe import OwnModelUpdate
+from fedau_flwr.methods.fedstale import StaleUpdate
 from fedau_flwr.methods.mifa import UpdateChange
 from fedau_flwr.methods.mimic import CorrectedUpdate
 from fedau_flwr.server.ledger import Ledger
@@ -26,7 +27,13 @@ from tests.fuzzing import examples
 
 CLIENTS = 3
 SOME = st.sets(st.integers(0, CLIENTS - 1))
-TRANSFORMS = (UpdateChange(), WeightedUpdate(), OwnModelUpdate(), CorrectedUpdate())
+TRANSFORMS = (
+    UpdateChange(),
+    WeightedUpdate(),
+    OwnModelUpdate(),
+    CorrectedUpdate(),
+    StaleUpdate(beta=0.5),
+)
 SHAPES = {"a": (2, 2), "b": (3,)}
 
 
@@ -66,17 +73,22 @@ class SameContributions(RuleBasedStateMachine):
     def store(self, client):
         return self.states.client(client, self.ledger.safe or 0)
 
-    @rule(asked=SOME, lost=SOME, unreached=SOME, value=st.integers(-5, 5))
-    def round(self, asked, lost, unreached, value):
+    @rule(
+        asked=SOME, lost=SOME, unreached=SOME, value=st.integers(-5, 5), looks_ahead=st.booleans()
+    )
+    def round(self, asked, lost, unreached, value, looks_ahead):
+        """Run a round; without looking ahead states are kept as in a run that began before."""
         self.ledger.open(self.ledger.round + 1)
         for client in sorted(asked):
             request = self.ledger.request(client, transform=self.transform)
             trained = arrays(value + client)
+            store = self.store(client)
+            store.looks_ahead = looks_ahead
             left, right = (
                 Participant(store, FedAUWeighting(cutoff=4)).contribute(
                     request, arrays(0.0), lambda start, trained=trained: trained
                 )
-                for store in (self.reference[client], self.store(client))
+                for store in (self.reference[client], store)
             )
             assert left.keys() == right.keys()
             for part in left:
@@ -146,6 +158,50 @@ def test_a_second_slot_is_taken_once_the_first_holds_a_checkpointed_version(tmp_
     np.testing.assert_array_equal(kept[-1].sent["update"]["x"], versions[-1].sent["update"]["x"])
     size = (tmp_path / "arrays-sent%2Fupdate.bin").stat().st_size
     assert slots * 4000 < size < slots * 4020
+
+
+def contribute(states, ledger, *, lost=False):
+    """Let client 0 take part in the next round under MIFA."""
+    ledger.open(ledger.round + 1)
+    request = ledger.request(0, transform=UpdateChange().to_text())
+    participant = Participant(states.client(0, ledger.safe), FedAUWeighting())
+    trained = {"x": np.full(1000, ledger.round, np.float32)}
+    participant.contribute(request, {"x": np.zeros(1000, np.float32)}, lambda start: trained)
+    ledger.count([] if lost else [0])
+
+
+def rounds_at_places(directory):
+    """Return the round of the memory at each place that a single client has used."""
+    block = [("round", np.int64), ("attempt", np.int64), ("x", np.float32, 1000)]
+    return np.fromfile(directory / "memory-last.bin", block)["round"].tolist()
+
+
+def test_a_version_writes_one_memory_and_refers_to_the_other(tmp_path):
+    states, ledger, found = ClientStates(tmp_path), Ledger(safe=0), []
+    for number in range(1, 9):
+        contribute(states, ledger, lost=number == 4)
+        found.append(rounds_at_places(tmp_path))
+        if number == 5:
+            ledger.safe = number
+    in_turns = [[0, 1], [2, 1], [2, 3], [4, 3]]
+    # Round 4 was not counted, so that of round 3 stays until the checkpoint, which needs it too.
+    assert found == [*in_turns, [5, 3], [5, 3, 6], [5, 3, 6, 7], [5, 3, 8, 7]]
+    assert not [*tmp_path.glob("arrays-*")]
+
+
+def test_a_memory_is_read_when_it_is_asked_for_and_not_to_be_changed(tmp_path):
+    states, ledger = ClientStates(tmp_path), Ledger(safe=0)
+    contribute(states, ledger)
+    contribute(states, ledger)
+    (version,) = states.client(0).load("t")
+    assert recall(version.memory)["last"]["x"][0] == 1
+    assert recall(version.next_memory)["last"]["x"][0] == 2
+    with pytest.raises(ValueError, match="read-only"):
+        recall(version.memory)["last"]["x"] += 1
+    (tmp_path / "memory-last.bin").unlink()
+    (version,) = states.client(0).load("t")
+    with pytest.raises(OSError, match="has lost 1 of a client's arrays"):
+        recall(version.next_memory)
 
 
 def test_arrays_of_any_names_types_and_shapes_are_kept(tmp_path):
