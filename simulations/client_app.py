@@ -37,15 +37,21 @@ from simulations.runs.shared_arrays import shared_arrays
 
 
 @lru_cache(maxsize=1)
-def _worker_of(run_config: tuple[tuple[str, UserConfigValue], ...], imports: str | None) -> Worker:
-    return worker_for(RunConfig.parse(dict(run_config), imports=imports))
+def _config_of(
+    run_config: tuple[tuple[str, UserConfigValue], ...], imports: str | None
+) -> RunConfig:
+    return RunConfig.parse(dict(run_config), imports=imports)
 
 
-def _worker(context: Context) -> Worker:
+def _config(context: Context) -> RunConfig:
     # A simulation runs what its user asks for; where a node's owner has a say, that counts.
     allowed = context.node_config.get(ALLOW_IMPORT)
     imports = None if allowed is None else str(allowed)
-    return _worker_of(tuple(context.run_config.items()), imports)
+    return _config_of(tuple(context.run_config.items()), imports)
+
+
+def _worker(context: Context) -> Worker:
+    return worker_for(_config(context))
 
 
 def participate(message: Message, context: Context, call_next: CallNext) -> Message:
@@ -127,8 +133,15 @@ def train(message: Message, context: Context) -> Message:
 
 @app.query()
 def hello(message: Message, context: Context) -> Message:
-    """Say that the node is up, and nothing else."""
-    return Message(RecordDict(), reply_to=message)
+    """Say that the node is up, what the run starts from, and what makes the local steps here."""
+    # See `Worker`; and the server does without torch altogether.
+    from simulations.nodes.resident import initial_parameters, used_kernel  # noqa: PLC0415
+
+    config = _config(context)
+    kernel, why = used_kernel(config.task, device=config.device, kernel=config.kernel)
+    model = encode(initial_parameters(config.task, seed=config.seed))
+    steps = ConfigRecord({"kernel": kernel, "why": why})
+    return Message(RecordDict({"arrays": model, "steps": steps}), reply_to=message)
 
 
 @app.evaluate()

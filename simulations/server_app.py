@@ -6,26 +6,30 @@ it trains with the nodes that are really there.
 
 import logging
 import math
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.serverapp import Grid, ServerApp
 
 from fedau_flwr import RoundLoop, _flower
 from fedau_flwr.availability import AvailabilityGrid, HostGrid
 from fedau_flwr.server.callbacks import Callback
+from fedau_flwr.server.loop import RunFailure
 from fedau_flwr.wire.records import encode
 from simulations.config import ConfigError, RunConfig
-from simulations.nodes.resident import initial_parameters, keep_freed_memory, used_kernel
+from simulations.nodes.heap import keep_freed_memory
+from simulations.nodes.worker import HELLO
 from simulations.registry import check
 from simulations.runs.directory import RunDirectory
 from simulations.runs.event_grid import event_driven
 from simulations.runs.experiment import Experiment, open_experiment
 from simulations.runs.loops import deployment_loop, simulation_loop
+from simulations.runs.measurement import check_replies
 
 log = logging.getLogger("flwr.simulations")
 
@@ -52,19 +56,21 @@ def run_experiment(
     More `callbacks` than a run's own come before these.
     """
     keep_freed_memory()
-    kernel, why = used_kernel(config.task, device=config.device, kernel=config.kernel)
-    config = replace(config, kernel=kernel)
     with ExitStack() as engine:
 
-        def prepare(run: RunDirectory) -> RoundLoop:
+        def prepare(run: RunDirectory) -> tuple[RoundLoop, ArrayRecord]:
+            quick = engine.enter_context(event_driven(grid))
+            start = await_engine(quick)
+            kernel, why = (str(start.config_records["steps"][key]) for key in ("kernel", "why"))
             steps = "native code" if kernel == "native" else f"torch, because {why}"
             log.info("Local steps are made by %s.", steps)
-            await_engine(grid)
-            experiment = open_experiment(config)
+            settled = replace(config, kernel=kernel)
+            run.settle(settled)
+            experiment = open_experiment(settled)
             if notice := experiment.split.notice():
                 log.warning("%s", notice)
-            present = connect(engine.enter_context(event_driven(grid)), experiment)
-            return simulation_loop(experiment, present, run, callbacks)
+            loop = simulation_loop(experiment, connect(quick, experiment), run, callbacks)
+            return loop, start.array_records["arrays"]
 
         return train(config, prepare)
 
@@ -77,26 +83,37 @@ def run_deployment(
     check("method", config.method, config.algorithm.deployable, rule)
     config = replace(config, pattern="deployment", reply_loss=0.0)
 
-    def prepare(run: RunDirectory) -> RoundLoop:
+    def prepare(run: RunDirectory) -> tuple[RoundLoop, ArrayRecord]:
+        # torch takes seconds and memory, which the server of a simulation does without.
+        from simulations.nodes.resident import initial_parameters  # noqa: PLC0415
+
         check_population(grid, config)
-        return deployment_loop(grid, config, run, callbacks)
+        run.settle(config)
+        loop = deployment_loop(grid, config, run, callbacks)
+        return loop, encode(initial_parameters(config.task, seed=config.seed))
 
     return train(config, prepare, every_round=True)
 
 
 def train(
-    config: RunConfig, prepare: Callable[[RunDirectory], RoundLoop], *, every_round: bool = False
+    config: RunConfig,
+    prepare: Callable[[RunDirectory], tuple[RoundLoop, ArrayRecord]],
+    *,
+    every_round: bool = False,
 ) -> RunDirectory:
-    """Run the loop that `prepare` makes; the directory also says why it could not be made."""
+    """Run the loop that `prepare` makes, from the model that it returns with it.
+
+    The directory also says why it could not be made.
+    """
     run = RunDirectory.open(config)
     with run_log(run.log_file, every_round=every_round):
         try:
-            loop = prepare(run)
-        except (ValueError, OSError) as error:
+            loop, model = prepare(run)
+        except (ValueError, OSError, RunFailure) as error:
             run.finish("failed", 0, str(error))
             raise
         log.info("The results go to %s.", run.path)
-        loop.run(encode(initial_parameters(config.task, seed=config.seed)), config.rounds)
+        loop.run(model, config.rounds)
     return run
 
 
@@ -129,9 +146,10 @@ def _worth_a_line(record: logging.LogRecord) -> bool:
     return not str(record.msg).startswith(of_every_round)
 
 
-def await_engine(grid: Grid) -> None:
-    """Wait until a node answers.
+def await_engine(grid: Grid) -> RecordDict:
+    """Wait until the nodes answer, and return what they say the run starts from.
 
+    It is asked of as many as can work at a time, so that their workers are ready at the same time.
     Flower runs the ServerApp in a thread while it still adds nodes and starts Ray, and a node
     answers only when both are done. Starting Ray forks this process, which must not happen while
     another thread multiplies matrices: OpenBLAS then waits for its own threads forever.
@@ -141,9 +159,14 @@ def await_engine(grid: Grid) -> None:
         if time.monotonic() > deadline:
             raise ConfigError(f"No SuperNode has connected within {CONNECT_SECONDS:g} seconds.")
         time.sleep(0.05)
-    left = deadline - time.monotonic()
-    query = Message(RecordDict({"hello": ConfigRecord()}), nodes[0], MessageType.QUERY, ttl=left)
-    grid.send_and_receive([query], timeout=left)
+    left, content = deadline - time.monotonic(), RecordDict({HELLO: ConfigRecord()})
+    asked = nodes[: os.cpu_count()]
+    queries = [Message(content, node, MessageType.QUERY, ttl=left) for node in asked]
+    replies = list(grid.send_and_receive(queries, timeout=left))
+    check_replies(replies)
+    if not replies:
+        raise ConfigError(f"No SuperNode has answered within {CONNECT_SECONDS:g} seconds.")
+    return replies[0].content
 
 
 def connect(grid: Grid, experiment: Experiment) -> AvailabilityGrid:

@@ -34,9 +34,13 @@ END_SECONDS = 30.0
 _LONGEST_TEMP = 40
 """Ray puts sockets below its directory, and the path of a socket has 107 characters at most."""
 
-# Flower's engine would start it by itself, but only when all else is up.
+# Flower's engine would start it by itself, but only when all else is up, and with an autoscaler, a
+# log reader and a dashboard, which nobody looks at and which take half of its start.
 RAY = """
 import signal, sys, ray
+from ray._private.node import Node
+for part in ("start_monitor", "start_log_monitor", "start_api_server"):
+    setattr(Node, part, lambda self, **options: None)
 cores = int(sys.argv[1])
 ray.init("local", num_cpus=cores or None, include_dashboard=False, log_to_driver=False)
 signal.pause()
@@ -118,7 +122,7 @@ class Simulator:
         with one_interruption() as ignore:
             ignore()
             # All that a run has to say is in its directory: nothing needs to be asked to end.
-            parts = [self.link, self._ending, self._ray]
+            parts = [self.link, self.link.superexec, self._ending, self._ray]
             stop_together([part for part in parts if part], timeout=0.0)
             shutil.rmtree(self._directory, ignore_errors=True)
 
@@ -191,8 +195,9 @@ class Simulator:
                 run.stop_file.touch()
 
     def _check(self) -> None:
-        """Note which processes there are, to end them all later; the SuperLink must be one."""
-        for name, part in (("The SuperLink", self.link), ("Ray", self._ray)):
+        """Note which processes there are, to end them all later; these must be among them."""
+        needed = {"The SuperLink": self.link, "The SuperExec": self.link.superexec}
+        for name, part in {**needed, "Ray": self._ray}.items():
             if part is not None and not part.alive:
                 raise RunFailure(f"{name} ended: {part.reason()}")
         if time.monotonic() - self._observed > OBSERVE_SECONDS:

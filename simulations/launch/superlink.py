@@ -12,7 +12,7 @@ import re
 import ssl
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,13 @@ import tomli_w
 
 from fedau_flwr.server.loop import RunFailure
 from simulations.config import ConfigError
-from simulations.launch.process import Process, flower_environment, free_port, run_program
+from simulations.launch.process import (
+    TELLS_PARENT,
+    Process,
+    flower_environment,
+    free_port,
+    run_program,
+)
 
 Value = str | int | float | bool
 CONNECTION = "fedau"
@@ -35,18 +41,22 @@ _ENGINE = {
     "RAY_enable_metrics_collection": "0",
 }
 
-# `flwr`, which is imported while what it needs comes up.
-SUBMIT = """
+# A command of Flower, which is imported while what it needs comes up.
+_WHEN_UP = """
 import socket, sys, time
-from flwr.cli.app import app
-for port in sys.argv.pop(1).split(","):
+from importlib.metadata import distribution
+ports = sys.argv.pop(1).split(",")
+(command,) = distribution("flwr").entry_points.select(group="console_scripts", name=sys.argv[1])
+run = command.load()
+sys.argv[:1] = []
+for port in ports:
     while True:
         try:
             socket.create_connection(("127.0.0.1", int(port))).close()
             break
         except OSError:
             time.sleep(0.02)
-app()
+run()
 """
 
 
@@ -105,7 +115,9 @@ class SuperLink(Process):
             extra = {**defaults, "RAY_TMPDIR": str(directory), **extra}
         command = ["flower-superlink", "--host", "127.0.0.1", "--port", str(self.port)]
         command += ["--disable-runtime-dependency-installation"]
-        command += ["--simulation"] if simulation else ["--database", f"{directory}/superlink.db"]
+        # It would start a SuperExec only when it is up.
+        alone = ["--simulation", "--isolation", "process"]
+        command += alone if simulation else ["--database", f"{directory}/superlink.db"]
         command += ["--enable-supernode-auth"] if secrets else ["--insecure"]
         files = {"ca-certfile": "ca.crt", "certfile": "server.crt", "keyfile": "server.key"}
         for option, name in files.items() if secrets else ():
@@ -116,6 +128,8 @@ class SuperLink(Process):
         )
         self.needed = [self.port]
         """Ports that have to answer before a run is handed over."""
+        self.superexec: Process | None = None
+        """What starts the runs of a simulation."""
         self._simulation = simulation
         self._runs = 0
 
@@ -134,6 +148,13 @@ class SuperLink(Process):
         super().start()
         if not self._simulation:
             self._wait_healthy(timeout=60.0)
+            return
+        # By its parent's id it is found as if the SuperLink had started it.
+        command = _when_up([self.port], "flower-superexec", "--insecure")
+        command += ["--runtime-api-address", self.address, TELLS_PARENT, str(self.pid)]
+        log = self.log.with_name("superexec.log")
+        self.superexec = Process("SuperExec", command, log=log, environment=self.environment)
+        self.superexec.start()
 
     def run_app(
         self,
@@ -152,8 +173,8 @@ class SuperLink(Process):
         overrides = self.home / f"run-{self._runs}.toml"
         overrides.write_text(tomli_w.dumps(config), encoding="utf-8")
         app = app.resolve()
-        command = [sys.executable, "-c", SUBMIT, ",".join(map(str, self.needed)), "run", str(app)]
-        command += [CONNECTION, "--stream", "--run-config", str(overrides)]
+        command = _when_up(self.needed, "flwr", "run", str(app), CONNECTION, "--stream")
+        command += ["--run-config", str(overrides)]
         command += ["--federation-config", config_argument(engine)] if engine else []
         run = FlowerRun(f"run of {app.name}", command, log=log, environment=self.environment)
         run.start()
@@ -171,6 +192,11 @@ class SuperLink(Process):
                 except httpx.HTTPError:
                     time.sleep(0.05)
         raise RunFailure(f"The SuperLink did not come up on port {self.port}: {self.reason()}")
+
+
+def _when_up(ports: Iterable[int], *command: str) -> list[str]:
+    """Return a command of Flower that waits for ports of this machine to answer."""
+    return [sys.executable, "-c", _WHEN_UP, ",".join(map(str, ports)), *command]
 
 
 def flower_command(*arguments: str, environment: Mapping[str, str]) -> dict[str, Any]:

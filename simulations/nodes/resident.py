@@ -1,13 +1,12 @@
 """A network that stays in its worker process while parameters come and go as numpy arrays."""
 
-import ctypes
-import sys
 from collections.abc import Mapping
 
 import numpy as np
 import torch
 from torch import nn
 
+from simulations.nodes.heap import keep_freed_memory
 from simulations.nodes.kernel.choose import choose
 from simulations.tasks import DataError, Task
 from simulations.tasks.images.models import build_model
@@ -19,21 +18,6 @@ def configure_worker_process() -> None:
     """Set this process up for training: one thread, and memory that is kept when freed."""
     torch.set_num_threads(1)
     keep_freed_memory()
-
-
-def keep_freed_memory() -> None:
-    """Let this process keep memory that was freed.
-
-    Activations and gradients of a few megabytes come and go in every step, models in every round.
-    glibc returns blocks of this size to the system and the next step pays for their pages again, a
-    fifth of its time.
-    """
-    if sys.platform == "linux":
-        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-        if mallopt is not None:
-            trim_threshold, mmap_threshold = -1, -3
-            mallopt(mmap_threshold, 1 << 25)  # the most that every glibc accepts
-            mallopt(trim_threshold, 1 << 28)
 
 
 def resolve_device(device: str) -> torch.device:

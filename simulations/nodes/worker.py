@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from flwr.app import ConfigRecord, Message, MessageType
@@ -17,12 +17,12 @@ from fedau_flwr.wire.requests import SAFE, Refusal
 from simulations.config import RunConfig
 from simulations.nodes.batches import CONTINUED, Turns
 from simulations.nodes.client_states import MARK, ClientStates
+from simulations.nodes.evaluation import SampleResults
 from simulations.runs.experiment import open_experiment
 
-if TYPE_CHECKING:
-    from simulations.nodes.evaluator import SampleResults
-
 LR = "lr"
+HELLO = "hello"
+"""Record of a query that asks a node what the run starts from."""
 STATES = "client-states"
 """Directory of the clients' states; part of the message, since the server may have chosen it."""
 
@@ -35,9 +35,10 @@ def check_simulated(message: Message, node_config: Mapping[str, Any]) -> None:
     """
     states = message.content.config_records.get("config", ConfigRecord()).get(STATES)
     evaluates = message.metadata.message_type.split(".", 1)[0] == MessageType.EVALUATE
-    if states is None and not evaluates:
+    asks = HELLO in message.content
+    if states is None and not evaluates and not asks:
         return
-    what = "an evaluate message" if states is None else f"{STATES} in a message"
+    what = "an evaluate message" if evaluates else f"{HELLO if asks else STATES} in a message"
     if deployed := sorted(node_config.keys() - {"partition-id", "num-partitions"}):
         raise Refusal(f"This node is deployed, having {deployed}: it does not answer {what}.")
     if states is not None and not (Path(str(states)) / MARK).is_file():

@@ -52,14 +52,24 @@ class RunDirectory:
             name = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
             run = cls(RUNS.expanduser() / f"{name}-{config.algorithm.name}-{os.getpid()}")
         run.check(config)
+        if not config.resume:
+            run._save(config)
+        return run
+
+    def settle(self, config: RunConfig) -> None:
+        """Save settings in which nothing is left to choose; a resumed run's must be as before."""
+        if config.resume:
+            config.same_training(self.config())
+        self._save(config)
+
+    def _save(self, config: RunConfig) -> None:
         values = {key: value for key, value in config.to_dict().items() if key not in _NOT_SAVED}
         try:
-            run.path.mkdir(parents=True, exist_ok=True)
-            write_atomically(run.config_file, lambda file: tomli_w.dump(values, file))
+            self.path.mkdir(parents=True, exist_ok=True)
+            write_atomically(self.config_file, lambda file: tomli_w.dump(values, file))
         except OSError as error:
             reason = error.strerror or error
-            raise run._refusal(f"be a directory that can be written to ({reason})") from None
-        return run
+            raise self._refusal(f"be a directory that can be written to ({reason})") from None
 
     def check(self, config: RunConfig) -> None:
         """Refuse a new run where there is one already, or to resume what cannot be resumed."""

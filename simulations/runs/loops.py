@@ -38,7 +38,6 @@ from fedau_flwr.wire.records import decode_all
 from simulations.config import LEAST_SECURE, RunConfig
 from simulations.nodes.client_states import flush, make_states
 from simulations.nodes.deployed_data import server_test_set
-from simulations.nodes.evaluator import Evaluator
 from simulations.nodes.worker import LR, STATES
 from simulations.runs.directory import RunDirectory
 from simulations.runs.experiment import Experiment
@@ -97,6 +96,9 @@ def deployment_loop(
     def measured(loop: RoundLoop) -> Measurement:
         if test is None:
             return Measurement(config.task, {})
+        # torch takes seconds and memory, which the server of a simulation does without.
+        from simulations.nodes.evaluator import Evaluator  # noqa: PLC0415
+
         evaluator = Evaluator(config.task, device=config.device, kernel=config.kernel)
         # Nobody but the nodes themselves sees training samples.
         return Measurement(config.task, {"test": evaluator.evaluate(decode_all(loop.arrays), test)})

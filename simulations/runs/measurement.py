@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedau_flwr import _flower
 from fedau_flwr.server.loop import RunFailure
-from simulations.nodes.evaluator import Evaluation, client_means, client_test_accuracy
+from simulations.nodes.evaluation import Evaluation, client_means, client_test_accuracy
 from simulations.tasks import Task
 from simulations.tasks.arrays import PARTS
 from simulations.tasks.split import Split

@@ -71,8 +71,7 @@ def dirichlet_split(
     kappa = rng.dirichlet(np.full(num_classes, alpha), size=num_clients)
     # A tiny alpha can underflow: a client without any class, or a class without any client.
     kappa[~(kappa.sum(axis=1) > 0)] = 1 / num_classes
-    dealt = kappa.copy()
-    dealt[:, ~(dealt.sum(axis=0) > 0)] = 1 / num_clients
+    unowned = ~(kappa.sum(axis=0) > 0)
 
     owner = np.empty(len(labels), dtype=np.int64)
     clients = np.arange(num_clients)
@@ -80,7 +79,8 @@ def dirichlet_split(
         samples = np.flatnonzero(labels == label)
         if isinstance(rng, np.random.Generator):
             samples = rng.permutation(samples)
-        cumulative = np.cumsum(dealt[:, label])
+        dealt = np.full(num_clients, 1 / num_clients) if unowned[label] else kappa[:, label]
+        cumulative = np.cumsum(dealt)
         ends = np.rint(cumulative / cumulative[-1] * len(samples)).astype(np.int64)
         owner[samples] = np.repeat(clients, np.diff(ends, prepend=0))
 
@@ -90,12 +90,13 @@ def dirichlet_split(
 def _owned(indices: Ints, owner: Ints, labels: Ints, drawn: NDArray[np.float64]) -> Split:
     """Return the split with these indices; owner and label of all samples are in any one order.
 
-    Clients without samples have the class shares that they were ``drawn`` with.
+    Clients without samples have the class shares that they were ``drawn`` with, an array which
+    becomes the split's: with a million clients another one is what most memory would go to.
     """
     counts = np.bincount(owner * drawn.shape[1] + labels, minlength=drawn.size).reshape(drawn.shape)
     sizes = counts.sum(axis=1)
-    shares = np.where(sizes[:, None] > 0, counts / np.maximum(sizes, 1)[:, None], drawn)
-    return Split(indices, np.concatenate([[0], np.cumsum(sizes)]), shares)
+    np.divide(counts, sizes[:, None], out=drawn, where=sizes[:, None] > 0)
+    return Split(indices, np.concatenate([[0], np.cumsum(sizes)]), drawn)
 
 
 def given_split(task: Task, targets: NDArray[Any], indices: Sequence[Ints]) -> Split:

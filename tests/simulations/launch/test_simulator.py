@@ -113,6 +113,7 @@ class Link:
     def __init__(self, program):
         self.program = program
         self.alive = True
+        self.superexec = None
 
     def observe(self):
         pass
@@ -174,6 +175,20 @@ def test_a_superlink_that_ends_is_said(tmp_path):
     simulator.link = link
     with pytest.raises(RunFailure, match=r"^The SuperLink ended: out of memory$"):
         simulator.run_app(APP, {"run-dir": str(tmp_path)}, 5, end)
+    assert not link.process.alive
+
+
+def test_a_superexec_that_ends_is_said(tmp_path):
+    link = Link(BUSY)
+    link.superexec = Process(
+        "SuperExec", ["sh", "-c", "echo it broke"], log=tmp_path / "log", environment={}
+    )
+    link.superexec.start()
+    link.superexec.wait(timeout=60.0)
+    simulator = Simulator()
+    simulator.link = link
+    with pytest.raises(RunFailure, match=r"^The SuperExec ended: it broke$"):
+        simulator.run_app(APP, {"run-dir": str(tmp_path)}, 5)
     assert not link.process.alive
 
 

@@ -44,12 +44,12 @@ def test_modes_are_flags(tmp_path):
         return {word for word in link.command if word.startswith("--")}
 
     simulation = SuperLink(tmp_path, simulation=True)
-    assert {"--simulation", "--insecure"} <= flags(simulation)
+    assert {"--simulation", "--insecure", "--isolation"} <= flags(simulation)
     assert "--database" not in flags(simulation)
     assert simulation.environment["RAY_TMPDIR"] == str(tmp_path)
     deployment = SuperLink(tmp_path)
     assert {"--database", "--insecure"} <= flags(deployment)
-    assert "--simulation" not in flags(deployment)
+    assert not {"--simulation", "--isolation"} & flags(deployment)
     secure = SuperLink(tmp_path, secrets=tmp_path)
     assert {"--enable-supernode-auth", "--ssl-keyfile"} <= flags(secure)
     assert "--insecure" not in flags(secure)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from simulations.nodes.evaluator import Evaluation, Evaluator, client_means, client_test_accuracy
+from simulations.nodes.evaluation import Evaluation, client_means, client_test_accuracy
+from simulations.nodes.evaluator import Evaluator
 from simulations.nodes.resident import initial_parameters
 from simulations.tasks import Part
 from simulations.tasks.cifar10 import CIFAR10

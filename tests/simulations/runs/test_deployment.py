@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
 
 from fedau_flwr.client.state_directory import read_versions
 from fedau_flwr.server.callbacks.checkpoints import load_checkpoint
@@ -18,7 +18,7 @@ from simulations.config import ConfigError, RunConfig
 from simulations.nodes.deployed_data import node_samples
 from simulations.nodes.resident import initial_parameters
 from simulations.nodes.trainer import LocalTrainer
-from simulations.nodes.worker import STATES
+from simulations.nodes.worker import HELLO, STATES
 from simulations.runs.experiment import open_experiment
 from simulations.runs.raster import RasterFile, unpack
 from simulations.server_app import app as server_app
@@ -366,6 +366,14 @@ def test_a_server_does_not_choose_where_a_deployed_node_writes(config, tmp_path)
 def test_a_deployed_node_reports_nothing_about_its_samples(config, tmp_path):
     reason = asked(federation(config, tmp_path), "evaluate")
     assert reason.endswith("it does not answer an evaluate message.")
+
+
+def test_a_deployed_node_makes_no_model_for_whoever_asks(config, tmp_path):
+    content = RecordDict({HELLO: ConfigRecord()})
+    grid = federation(config, tmp_path)
+    query = Message(content, next(iter(grid.contexts)), MessageType.QUERY)
+    (reply,) = grid.send_and_receive([query])
+    assert reply.error.reason.endswith("it does not answer hello in a message.")
 
 
 def test_a_run_does_not_switch_the_masks_of_a_node_off(config, tmp_path):

@@ -2,6 +2,8 @@
 
 import json
 import logging
+import os
+import sys
 from collections import defaultdict
 
 import numpy as np
@@ -15,13 +17,16 @@ from fedau_flwr.server.callbacks.checkpoints import load_checkpoint, save_checkp
 from fedau_flwr.server.callbacks.conditions import UNCOUNTED_ROUNDS
 from fedau_flwr.server.loop import RunFailure
 from fedau_flwr.testing.in_process_grid import InProcessGrid
+from fedau_flwr.wire.records import decode_all
 from simulations.client_app import app
 from simulations.config import ConfigError
+from simulations.launch.process import run_program
 from simulations.methods import METHODS as REGISTRY
+from simulations.nodes.resident import initial_parameters
 from simulations.runs import directory as run_directory
 from simulations.runs.experiment import open_experiment
 from simulations.runs.reports import PHASES
-from simulations.server_app import run_experiment
+from simulations.server_app import await_engine, run_experiment
 from tests.simulations.experiments import Crash, assert_same, model_of, run, tiny
 
 FLOAT32_SUM = defaultdict(lambda: 2e-5, mimic=1e-4)
@@ -375,3 +380,20 @@ def test_a_grid_without_nodes_is_said(tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match=r"No SuperNode has connected within 0\.2 seconds"):
         run_experiment(InProcessGrid(app, 0, config.to_dict()), config)
     assert run_directory.RunDirectory(tmp_path / "run").outcome()["status"] == "failed"
+
+
+def test_the_server_of_a_simulation_does_without_torch():
+    """It takes a second of every start, and 200 MB for as long as a run lasts."""
+    program = "import sys, simulations.server_app, simulations.client_app; print(*sys.modules)"
+    said = run_program([sys.executable, "-c", program], os.environ).stdout.split()
+    assert "simulations.server_app" in said
+    assert "torch" not in said
+
+
+def test_the_nodes_say_what_the_run_starts_from_and_what_makes_its_steps(tmp_path):
+    config = tiny(tmp_path, "run", num_server_rounds=1, kernel="auto")
+    assert run(config).config().kernel == "torch"
+    start = await_engine(InProcessGrid(app, 2, config.to_dict()))
+    assert start.config_records["steps"]["why"].startswith("the native step is for the paper's")
+    expected = initial_parameters(config.task, seed=config.seed)
+    assert_same(expected, decode_all(start.array_records["arrays"]))
