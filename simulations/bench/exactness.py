@@ -1,12 +1,12 @@
 """How close local steps stay to double precision: those of the kernel and those of torch."""
 
-from collections.abc import Mapping
-from typing import TypedDict
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fedau_flwr.arrays import Arrays
 from simulations.bench.report import Row
 from simulations.bench.settings import BenchSettings
 from simulations.bench.side_by_side import Say
@@ -17,12 +17,6 @@ from simulations.tasks.images.models import build_model
 
 CLOSE = 1e-5
 """Length of a difference, of the update's, up to which two updates are the same."""
-
-
-class _How(TypedDict):
-    lr: float
-    steps: int
-    batch: int
 
 
 def ties_row(settings: BenchSettings, say: Say) -> Row:
@@ -42,7 +36,7 @@ def ties_row(settings: BenchSettings, say: Say) -> Row:
         for kernel, model in models.items()
     }
     errors: dict[str, list[float]] = {kernel: [] for kernel in trainers}
-    how = _How(lr=0.1, steps=config.local_steps, batch=config.batch_size)
+    how: dict[str, Any] = {"lr": 0.1, "steps": config.local_steps, "batch": config.batch_size}
     for client in range(config.clients):
         indices, seed = experiment.split.client(client), (1, client, 1)
         exact = _in_double(trainers["torch"], start, indices, seed, how)
@@ -56,21 +50,17 @@ def ties_row(settings: BenchSettings, say: Say) -> Row:
         for kernel, e in (("native", errors["auto"]), ("torch", errors["torch"]))
         for name, of in (("median", np.median), ("largest", np.max))
     }
-    note = (
-        f"After the local steps, {native:.1f} % of {config.clients:,} updates by the native step "
+    note = f"After the local steps, {native:.1f} % of {config.clients:,} updates by the native "
+    note += (
+        f"step and {plain:.1f} % of those by torch are farther than {CLOSE:.0e} from the same in "
     )
-    note += f"and {plain:.1f} % of those by torch are farther than {CLOSE:.0e} from the same in "
     note += f"double precision; the medians are {details['native-median']:.0e} and "
     note += f"{details['torch-median']:.0e}, relative to the update."
     return Row("ties", native, details=details, note=note)
 
 
 def _in_double(
-    trainer: LocalTrainer,
-    start: Mapping[str, np.ndarray],
-    indices: NDArray[np.int64],
-    seed: tuple[int, int, int],
-    how: _How,
+    trainer: LocalTrainer, start: Arrays, indices: NDArray[np.int64], seed: Any, how: Any
 ) -> NDArray[np.float64]:
     """Return the update of the same steps in double precision."""
     module = build_model(trainer.task, seed=1).double().train()
@@ -84,7 +74,5 @@ def _in_double(
     return _difference({k: v.detach().numpy() for k, v in module.state_dict().items()}, start)
 
 
-def _difference(
-    end: Mapping[str, np.ndarray], start: Mapping[str, np.ndarray]
-) -> NDArray[np.float64]:
+def _difference(end: Arrays, start: Arrays) -> NDArray[np.float64]:
     return np.concatenate([(end[n].astype(np.float64) - v).ravel() for n, v in start.items()])
