@@ -1,12 +1,12 @@
 """Loss and accuracy of a model over a range of samples, in sums that shards add up to the whole."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fedau_flwr.arrays import Arrays
 from simulations.nodes.resident import ResidentModel, configure_worker_process
 from simulations.tasks import Part, Task
 from simulations.tasks.split import Split
@@ -29,11 +29,8 @@ class Evaluation:
     counts: NDArray[np.int64]
 
     def __add__(self, other: "Evaluation") -> "Evaluation":
-        return Evaluation(
-            self.loss_sum + other.loss_sum,
-            self.scores + other.scores,
-            self.counts + other.counts,
-        )
+        scores, counts = self.scores + other.scores, self.counts + other.counts
+        return Evaluation(self.loss_sum + other.loss_sum, scores, counts)
 
     @property
     def loss(self) -> float:
@@ -85,11 +82,7 @@ class Evaluator:
 
     @torch.inference_mode()
     def samples(
-        self,
-        parameters: Mapping[str, np.ndarray],
-        part: Part,
-        start: int = 0,
-        stop: int | None = None,
+        self, parameters: Arrays, part: Part, start: int = 0, stop: int | None = None
     ) -> SampleResults:
         """Evaluate each of the samples ``start`` to ``stop`` of a part."""
         self.model.load(parameters)
@@ -111,11 +104,7 @@ class Evaluator:
         return SampleResults(self.task.groups(targets), losses, scores)
 
     def evaluate(
-        self,
-        parameters: Mapping[str, np.ndarray],
-        part: Part,
-        start: int = 0,
-        stop: int | None = None,
+        self, parameters: Arrays, part: Part, start: int = 0, stop: int | None = None
     ) -> Evaluation:
         """Evaluate the samples ``start`` to ``stop`` of a part."""
         return self.samples(parameters, part, start, stop).total(self.task.num_groups)

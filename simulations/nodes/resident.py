@@ -101,10 +101,8 @@ class ResidentModel:
         for host, value in zip(self._host, self.parameters, strict=True):
             if value.is_cuda:
                 np.copyto(host, value.cpu().numpy())
-        return {
-            name: np.array(host, order="C")
-            for name, host in zip(self._names, self._host, strict=True)
-        }
+        pairs = zip(self._names, self._host, strict=True)
+        return {name: np.array(host, order="C") for name, host in pairs}
 
 
 def _check_statistics(task: Task, module: nn.Module) -> None:

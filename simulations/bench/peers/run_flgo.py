@@ -54,8 +54,8 @@ facts = {"benchmark": benchmark.name, "bmk_path": str(home), "scene": "horizonta
 (task / "info").write_text(json.dumps({**facts, "num_clients": len(held)}))
 options = {"num_steps": problem.steps, "batch_size": problem.batch, "learning_rate": problem.lr}
 options |= {"aggregate": "uniform", "train_holdout": 0.0, "no_tqdm": True, "log_level": "ERROR"}
-# It takes functions for what they return, and methods for classes.
-model, logger = flgo.convert_model(lambda: problem.module()), flgo.experiment.logger.BasicLogger
+model = flgo.convert_model(lambda: problem.module())  # noqa: PLW0108 -- a method it takes for a class
+logger = flgo.experiment.logger.BasicLogger
 runner = flgo.init(str(task), algorithm, options, model=model, Logger=logger)
 
 
