@@ -61,13 +61,8 @@ def compare_with_secaggplus(
 ) -> dict[str, float]:
     """Time one round of either protocol over the complete graph, and count what clients send.
 
-    Returns
-    -------
-    dict
-        ``secaggplus-seconds`` and ``ours-seconds`` (the best of `repeats`, taken in turns), their
-        ``ratio``, ``secaggplus-bytes-ratio`` and ``bytes-ratio`` (all that a client of theirs and
-        of ours sends in a round over its vector in float32), and the ``secaggplus-error`` and
-        ``ours-error`` of the mean, largest over all parameters.
+    Seconds are the best of `repeats`, taken in turns; bytes are all that a client sends in a round
+    over its vector in float32; the error is that of the mean, the largest over all parameters.
     """
     rng = np.random.default_rng(0)
     vectors = rng.normal(0.0, 0.05, (clients, parameters)).astype(np.float32)
@@ -137,9 +132,8 @@ def _secaggplus_round(vectors: Vectors, dropped: int, needed: int) -> tuple[Floa
     def train(message: Message, context: Context) -> Message:
         trained = ndarrays_to_parameters([vectors[context.node_id - 1]])
         result = FitRes(Status(Code.OK, ""), trained, num_examples=1, metrics={})
-        return Message(
-            _flower.recorddict_compat.fitres_to_recorddict(result, True), reply_to=message
-        )
+        content = _flower.recorddict_compat.fitres_to_recorddict(result, True)
+        return Message(content, reply_to=message)
 
     grid = WireGrid(app, clients, dropped)
     return run_secaggplus(grid, clients, parameters, needed), grid.sent[clients]

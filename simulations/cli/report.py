@@ -8,15 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from simulations.cli.invocation import (
-    Command,
-    add_commands,
-    end,
-    method_list,
-    seed_list,
-    sentences,
-    step_list,
-)
+from simulations.cli import invocation
 from simulations.cli.options import ALL_METHODS, MakeResources, Seeds, Values, run_options
 from simulations.config import ConfigError, RunConfig
 from simulations.launch.runner import Resources, stopped
@@ -78,7 +70,7 @@ def plot(
     ] = None,
 ) -> None:
     """Draw the runs in DIR, as PNG and SVG."""
-    chosen = method_list(kinds) if kinds else results.KINDS
+    chosen = invocation.method_list(kinds) if kinds else results.KINDS
     runs = find_runs(_resolved(directory))
     if not results.show_plots(runs, _resolved(out or directory), Console(), kinds=chosen):
         raise ConfigError(
@@ -126,7 +118,7 @@ def pattern(
 
     if not 0 < probability <= 1:
         raise ConfigError(f"probability is {probability:g}, but must be in (0, 1].")
-    config, chosen, console = RunConfig(**values), method_list(patterns), Console()
+    config, chosen, console = RunConfig(**values), invocation.method_list(patterns), Console()
     where = _resolved(out)
     files = draw_participation(config, where, probability=probability, patterns=chosen)
     for text in chosen:
@@ -144,7 +136,10 @@ def participation_stats(
     # Matplotlib takes a second, which no command without pictures should wait for.
     from simulations.report.participation import participation_table  # noqa: PLC0415
 
-    found, console = participation_table(RunConfig(**values), seed_list(seeds)), Console()
+    found, console = (
+        participation_table(RunConfig(**values), invocation.seed_list(seeds)),
+        Console(),
+    )
     results.show(found, console)
     if out:
         results.write_tables([found], _resolved(out), console)
@@ -183,28 +178,27 @@ def study(
     """
     chosen, console = study_of(name), Console()
     parent = _resolved(out or Path("runs") / f"study-{name}")
-    own = method_list(methods) if methods else None
-    configs = study_configs(chosen, values, seeds=seed_list(seeds), parent=parent, methods=own)
+    own = invocation.method_list(methods) if methods else None
+    configs = study_configs(
+        chosen, values, seeds=invocation.seed_list(seeds), parent=parent, methods=own
+    )
     if not chosen.trains and dry_run:
         console.print("This study needs no training: it draws participation alone.")
     elif not chosen.trains:
         first = [config for config in configs if config.seed == configs[0].seed]
         _draw_participation(name, first, parent, _PROBABILITY)
     else:
-        _announce(configs, resources(), console, each=dry_run)
+        _announce([Step.of(one) for one in configs], resources(), console, each=dry_run)
         if dry_run:
             return
         outcomes = run_missing(configs, resources(), console, where=parent)
         paths = (Path(config.run_dir) for config in configs)
         results.present(paths, parent, console, kinds=chosen.kinds)
-        end(outcomes)
+        invocation.end(outcomes)
 
 
-def _announce(
-    configs: list[RunConfig], resources: Resources, console: Console, *, each: bool
-) -> None:
+def _announce(steps: list[Step], resources: Resources, console: Console, *, each: bool) -> None:
     """Say what a study will do, and how long that takes on this machine."""
-    steps = [Step.of(config) for config in configs]
     for step in steps if each else ():
         console.print(str(step), highlight=False, soft_wrap=True)
     todo = [(step.config, step.reached) for step in steps if step.action != "done"]
@@ -251,8 +245,13 @@ def search(
     """
     console = Console()
     parent = _resolved(out or Path("runs") / f"search-{RunConfig(**values).task.slug}")
-    grids = step_list("local-grid", local_grid), step_list("global-grid", global_grid)
-    plan = Search(method_list(methods), values, seed_list(seeds), parent, grids=grids)
+    grids = (
+        invocation.step_list("local-grid", local_grid),
+        invocation.step_list("global-grid", global_grid),
+    )
+    plan = Search(
+        invocation.method_list(methods), values, invocation.seed_list(seeds), parent, grids=grids
+    )
     outcomes: list[dict[str, Any]] = []
 
     def run_all(configs: list[RunConfig]) -> bool:
@@ -263,7 +262,7 @@ def search(
         found = plan.table()
         results.show(found, console)
         results.write([found], parent)
-    end(outcomes)
+    invocation.end(outcomes)
 
 
 def _resolved(path: Path) -> Path:
@@ -272,12 +271,12 @@ def _resolved(path: Path) -> Path:
 
 def register(app: typer.Typer) -> None:
     """Add the commands that make results."""
-    add_commands(app, study, search, table, plot, export, pattern, participation_stats)
+    invocation.add_commands(app, study, search, table, plot, export, pattern, participation_stats)
     for old, command in (("keep", export), ("draws", participation_stats)):
-        app.command(old, hidden=True)(sentences()(_deprecated(old, command)))
+        app.command(old, hidden=True)(invocation.sentences()(_deprecated(old, command)))
 
 
-def _deprecated(old: str, command: Command) -> Command:
+def _deprecated(old: str, command: invocation.Command) -> invocation.Command:
     """Return a command under its name of version 0.1."""
 
     @wraps(command)

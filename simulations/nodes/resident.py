@@ -75,16 +75,12 @@ class ResidentModel:
     def check(self, parameters: Mapping[str, np.ndarray]) -> None:
         """Refuse parameters that are not those of the network."""
         if set(parameters) != set(self._names):
-            raise DataError(
-                f"the model has the arrays {', '.join(self._names)}, but "
-                f"{', '.join(parameters) or 'none'} were given."
-            )
+            own, given = ", ".join(self._names), ", ".join(parameters) or "none"
+            raise DataError(f"the model has the arrays {own}, but {given} were given.")
         for name, host in zip(self._names, self._host, strict=True):
-            if parameters[name].shape != host.shape:
-                raise DataError(
-                    f"array {name} of the model is {list(host.shape)}, but "
-                    f"{list(parameters[name].shape)} was given."
-                )
+            if (shape := parameters[name].shape) != host.shape:
+                sizes = f"{list(host.shape)}, but {list(shape)} was given"
+                raise DataError(f"array {name} of the model is {sizes}.")
 
     @torch.no_grad()
     def load(self, parameters: Mapping[str, np.ndarray]) -> None:

@@ -29,14 +29,12 @@ class IndependentNoise(Noise):
 
     def settings(self, rounds: int, directory: Path | None) -> GaussianPrivacy:
         """Return the noise for so many rounds, and a budget that remembers across a crash."""
+        journal, apart = directory / "spent.txt" if directory else None, self.apart
         budget = PrivacyBudget(
-            self.epsilon,
-            self.delta,
-            journal=directory / "spent.txt" if directory else None,
-            separation=self.separation,
-            participations=self.apart.limit,
-        )
-        releases = participations(rounds, self.separation, self.apart.limit)
+            self.epsilon, self.delta, journal=journal, separation=apart.rounds,
+            participations=apart.limit,
+        )  # fmt: skip
+        releases = participations(rounds, apart.rounds, apart.limit)
         multiplier = noise_multiplier(self.epsilon, self.delta, releases)
         return GaussianPrivacy(self.norm, multiplier, budget=budget)
 
