@@ -8,7 +8,15 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from simulations.cli import invocation
+from simulations.cli.invocation import (
+    Command,
+    add_commands,
+    end,
+    method_list,
+    seed_list,
+    sentences,
+    step_list,
+)
 from simulations.cli.options import ALL_METHODS, MakeResources, Seeds, Values, run_options
 from simulations.config import ConfigError, RunConfig
 from simulations.launch.runner import Resources, stopped
@@ -70,7 +78,7 @@ def plot(
     ] = None,
 ) -> None:
     """Draw the runs in DIR, as PNG and SVG."""
-    chosen = invocation.method_list(kinds) if kinds else results.KINDS
+    chosen = method_list(kinds) if kinds else results.KINDS
     runs = find_runs(_resolved(directory))
     if not results.show_plots(runs, _resolved(out or directory), Console(), kinds=chosen):
         raise ConfigError(
@@ -118,7 +126,7 @@ def pattern(
 
     if not 0 < probability <= 1:
         raise ConfigError(f"probability is {probability:g}, but must be in (0, 1].")
-    config, chosen, console = RunConfig(**values), invocation.method_list(patterns), Console()
+    config, chosen, console = RunConfig(**values), method_list(patterns), Console()
     where = _resolved(out)
     files = draw_participation(config, where, probability=probability, patterns=chosen)
     for text in chosen:
@@ -136,10 +144,7 @@ def participation_stats(
     # Matplotlib takes a second, which no command without pictures should wait for.
     from simulations.report.participation import participation_table  # noqa: PLC0415
 
-    found, console = (
-        participation_table(RunConfig(**values), invocation.seed_list(seeds)),
-        Console(),
-    )
+    found, console = participation_table(RunConfig(**values), seed_list(seeds)), Console()
     results.show(found, console)
     if out:
         results.write_tables([found], _resolved(out), console)
@@ -178,15 +183,12 @@ def study(
     """
     chosen, console = study_of(name), Console()
     parent = _resolved(out or Path("runs") / f"study-{name}")
-    own = invocation.method_list(methods) if methods else None
-    configs = study_configs(
-        chosen, values, seeds=invocation.seed_list(seeds), parent=parent, methods=own
-    )
+    own = method_list(methods) if methods else None
+    configs = study_configs(chosen, values, seeds=seed_list(seeds), parent=parent, methods=own)
     if not chosen.trains and dry_run:
         console.print("This study needs no training: it draws participation alone.")
     elif not chosen.trains:
-        first = [config for config in configs if config.seed == configs[0].seed]
-        _draw_participation(name, first, parent, _PROBABILITY)
+        _draw_participation(name, [c for c in configs if c.seed == configs[0].seed], parent)
     else:
         _announce([Step.of(one) for one in configs], resources(), console, each=dry_run)
         if dry_run:
@@ -194,7 +196,7 @@ def study(
         outcomes = run_missing(configs, resources(), console, where=parent)
         paths = (Path(config.run_dir) for config in configs)
         results.present(paths, parent, console, kinds=chosen.kinds)
-        invocation.end(outcomes)
+        end(outcomes)
 
 
 def _announce(steps: list[Step], resources: Resources, console: Console, *, each: bool) -> None:
@@ -214,12 +216,12 @@ def _announce(steps: list[Step], resources: Resources, console: Console, *, each
     console.print(text, highlight=False, soft_wrap=True)
 
 
-def _draw_participation(name: str, configs: list[RunConfig], out: Path, probability: float) -> None:
+def _draw_participation(name: str, configs: list[RunConfig], out: Path) -> None:
     """Draw what depends on participation alone: patterns, or the weights that follow from it."""
     from simulations.report.participation import draw_participation, draw_replayed  # noqa: PLC0415
 
     if name == "patterns":
-        files = draw_participation(configs[0], out, probability=probability)
+        files = draw_participation(configs[0], out, probability=_PROBABILITY)
     else:
         files = [file for config in configs for file in draw_replayed(config, out)]
     results.say_where(files, Console())
@@ -245,13 +247,8 @@ def search(
     """
     console = Console()
     parent = _resolved(out or Path("runs") / f"search-{RunConfig(**values).task.slug}")
-    grids = (
-        invocation.step_list("local-grid", local_grid),
-        invocation.step_list("global-grid", global_grid),
-    )
-    plan = Search(
-        invocation.method_list(methods), values, invocation.seed_list(seeds), parent, grids=grids
-    )
+    grids = step_list("local-grid", local_grid), step_list("global-grid", global_grid)
+    plan = Search(method_list(methods), values, seed_list(seeds), parent, grids=grids)
     outcomes: list[dict[str, Any]] = []
 
     def run_all(configs: list[RunConfig]) -> bool:
@@ -262,7 +259,7 @@ def search(
         found = plan.table()
         results.show(found, console)
         results.write([found], parent)
-    invocation.end(outcomes)
+    end(outcomes)
 
 
 def _resolved(path: Path) -> Path:
@@ -271,12 +268,12 @@ def _resolved(path: Path) -> Path:
 
 def register(app: typer.Typer) -> None:
     """Add the commands that make results."""
-    invocation.add_commands(app, study, search, table, plot, export, pattern, participation_stats)
+    add_commands(app, study, search, table, plot, export, pattern, participation_stats)
     for old, command in (("keep", export), ("draws", participation_stats)):
-        app.command(old, hidden=True)(invocation.sentences()(_deprecated(old, command)))
+        app.command(old, hidden=True)(sentences()(_deprecated(old, command)))
 
 
-def _deprecated(old: str, command: invocation.Command) -> invocation.Command:
+def _deprecated(old: str, command: Command) -> Command:
     """Return a command under its name of version 0.1."""
 
     @wraps(command)

@@ -66,15 +66,16 @@ def _replayed(view: RunView) -> Raster | None:
         return None
     if not config.participation.simulated:
         return None
-    own: dict[str, Any] = {"secure_sum": False, "kernel": "auto"}
     try:  # all methods under one participation share its path
-        common = replace(config, method="fedau", lr=0.0, server_lr=0.0, **own)
+        same = replace(
+            config, method="fedau", lr=0.0, server_lr=0.0, secure_sum=False, kernel="auto"
+        )
     except ConfigError:
         return None
     p, participated = (found[key] for key in ("probability", "participated"))
     if len(p) * config.rounds > _MOST_REPLAYED:
         return None
-    return _path(common, tuple(p.tolist()), tuple(participated.tolist()))
+    return _path(same, tuple(p.tolist()), tuple(participated.tolist()))
 
 
 @lru_cache(maxsize=16)
