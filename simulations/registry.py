@@ -46,8 +46,8 @@ def parameter(rule: str, allowed: Callable[[Any], bool], default: Any = MISSING)
 class Entry(ABC):
     """What a text can stand for; the fields of a subclass are its parameters.
 
-    A parameter is an `int`, `float`, `bool`, `str` or `tuple[float, ...]` (written 1/0.4). Equal
-    objects mean the same; how they are written makes no difference.
+    A parameter is an `int`, `float`, `bool`, `str` or `tuple[float, ...]` (written 1/0.4), with a
+    rule where `parameter` makes it. Equal objects mean the same, however they are written.
     """
 
     key: ClassVar[str]
