@@ -13,7 +13,7 @@ import pkgutil
 import re
 from abc import ABC
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar, Generic, TypeVar, cast, get_type_hints
@@ -37,13 +37,21 @@ def check(key: str, value: object, allowed: bool, rule: str) -> None:
         raise wrong(key, value, rule)
 
 
+def parameter(rule: str, allowed: Callable[[Any], bool], default: Any = MISSING) -> Any:
+    """Return a field of an entry with the rule that its value must keep."""
+    return field(default=default, metadata={"rule": rule, "allowed": allowed})
+
+
 @dataclass(frozen=True)
-class Entry(ABC):  # noqa: B024 -- what is abstract, its kinds say
+class Entry(ABC):
     """What a text can stand for; the fields of a subclass are its parameters.
 
-    A parameter is an `int`, `float`, `bool`, `str` or `tuple[float, ...]` (written 1/0.4). Equal
-    objects mean the same; how they are written makes no difference.
+    A parameter is an `int`, `float`, `bool`, `str` or `tuple[float, ...]` (written 1/0.4), with a
+    rule where `parameter` makes it. Equal objects mean the same, however they are written.
     """
+
+    key: ClassVar[str]
+    """The setting whose texts stand for it."""
 
     name: ClassVar[str] = ""
     """Short and in small letters; that of the class by default."""
@@ -58,6 +66,12 @@ class Entry(ABC):  # noqa: B024 -- what is abstract, its kinds say
             cls.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", cls.__name__).lower()
         if "place" not in cls.__dict__:
             cls.place = OWN
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            if "allowed" in item.metadata:
+                value, named = getattr(self, item.name), f"{item.name} of {self.key} {self.name}"
+                check(named, value, item.metadata["allowed"](value), item.metadata["rule"])
 
     @classmethod
     def summary(cls) -> str:
@@ -95,13 +109,13 @@ E = TypeVar("E", bound=Entry)
 class Registry(Generic[E]):
     """The classes of one kind: those in a package of this suite, announced ones, and any other.
 
-    They are derived from `base`, which may be abstract. The key is the setting whose texts are
-    read, the group that of the entry points by which other packages announce theirs.
+    They are derived from `base`, which may be abstract. The group is that of the entry points by
+    which other packages announce theirs.
     """
 
-    def __init__(self, key: str, base: Callable[..., E], package: str, group: str) -> None:
-        self._key, self._package, self._group = key, package, group
+    def __init__(self, base: Callable[..., E], package: str, group: str) -> None:
         self._base = cast("type[E]", base)
+        self._key, self._package, self._group = self._base.key, package, group
 
     @cached_property
     def _ours(self) -> dict[str, type[E]]:

@@ -93,6 +93,7 @@ def _serve(
     vectors = np.frombuffer(shared, np.float32).reshape(-1, size)
     total = vectors[1 + number]
     model, added = _views(vectors[0], arrays), _views(total, arrays)
+    how = {"steps": config.local_steps, "batch": config.batch_size}
     end.send("ready")
     while True:
         try:
@@ -101,14 +102,8 @@ def _serve(
             return
         total[:] = 0
         for client in clients:
-            result = trainer.train(
-                model,
-                experiment.split.client(client),
-                lr=config.local_lr,
-                seed=(config.seed, client, server_round),
-                steps=config.local_steps,
-                batch=config.batch_size,
-            )
+            held, seed = experiment.split.client(client), (config.seed, client, server_round)
+            result = trainer.train(model, held, lr=config.local_lr, seed=seed, **how)
             for name, value in result.parameters.items():
                 added[name] += value - model[name]
         end.send("done")

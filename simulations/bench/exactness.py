@@ -1,28 +1,23 @@
 """How close local steps stay to double precision: those of the kernel and those of torch."""
 
-from collections.abc import Mapping
-from typing import TypedDict
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fedau_flwr.arrays import Arrays
 from simulations.bench.report import Row
 from simulations.bench.settings import BenchSettings
 from simulations.bench.side_by_side import Say
 from simulations.nodes.resident import ResidentModel, initial_parameters
 from simulations.nodes.trainer import LocalTrainer
 from simulations.runs.experiment import open_experiment
+from simulations.tasks import Task
 from simulations.tasks.images.models import build_model
 
 CLOSE = 1e-5
 """Length of a difference, of the update's, up to which two updates are the same."""
-
-
-class _How(TypedDict):
-    lr: float
-    steps: int
-    batch: int
 
 
 def ties_row(settings: BenchSettings, say: Say) -> Row:
@@ -42,12 +37,13 @@ def ties_row(settings: BenchSettings, say: Say) -> Row:
         for kernel, model in models.items()
     }
     errors: dict[str, list[float]] = {kernel: [] for kernel in trainers}
-    how = _How(lr=0.1, steps=config.local_steps, batch=config.batch_size)
+    lr, how = 0.1, {"steps": config.local_steps, "batch": config.batch_size}
     for client in range(config.clients):
         indices, seed = experiment.split.client(client), (1, client, 1)
-        exact = _in_double(trainers["torch"], start, indices, seed, how)
+        exact = _in_double(task, start, trainers["torch"].batches(indices, seed, **how), lr)
         for kernel, trainer in trainers.items():
-            update = _difference(trainer.train(start, indices, seed=seed, **how).parameters, start)
+            trained = trainer.train(start, indices, lr=lr, seed=seed, **how).parameters
+            update = _difference(trained, start)
             length = float(np.linalg.norm(exact)) or 1.0
             errors[kernel].append(float(np.linalg.norm(update - exact)) / length)
     native, plain = (100 * float(np.mean(np.array(e) > CLOSE)) for e in errors.values())
@@ -56,35 +52,26 @@ def ties_row(settings: BenchSettings, say: Say) -> Row:
         for kernel, e in (("native", errors["auto"]), ("torch", errors["torch"]))
         for name, of in (("median", np.median), ("largest", np.max))
     }
-    note = (
-        f"After the local steps, {native:.1f} % of {config.clients:,} updates by the native step "
-    )
-    note += f"and {plain:.1f} % of those by torch are farther than {CLOSE:.0e} from the same in "
-    note += f"double precision; the medians are {details['native-median']:.0e} and "
+    note = f"After the local steps, {native:.1f} % of {config.clients:,} updates by the native "
+    note += f"step and {plain:.1f} % of those by torch are farther than {CLOSE:.0e} from the same "
+    note += f"in double precision; the medians are {details['native-median']:.0e} and "
     note += f"{details['torch-median']:.0e}, relative to the update."
     return Row("ties", native, details=details, note=note)
 
 
 def _in_double(
-    trainer: LocalTrainer,
-    start: Mapping[str, np.ndarray],
-    indices: NDArray[np.int64],
-    seed: tuple[int, int, int],
-    how: _How,
+    task: Task, start: Arrays, batches: Sequence[Sequence[torch.Tensor]], lr: float
 ) -> NDArray[np.float64]:
     """Return the update of the same steps in double precision."""
-    module = build_model(trainer.task, seed=1).double().train()
+    module = build_model(task, seed=1).double().train()
     module.load_state_dict({name: torch.from_numpy(value) for name, value in start.items()})
     weights: list[torch.Tensor] = list(module.parameters())
-    inputs, targets = trainer.batches(indices, seed, how["steps"], how["batch"])
-    for x, y in zip(inputs, targets, strict=True):
-        gradients = torch.autograd.grad(trainer.task.loss(module(x.double()), y), weights)
+    for x, y in zip(*batches, strict=True):
+        gradients = torch.autograd.grad(task.loss(module(x.double()), y), weights)
         with torch.no_grad():
-            torch._foreach_add_(weights, gradients, alpha=-how["lr"])
+            torch._foreach_add_(weights, gradients, alpha=-lr)
     return _difference({k: v.detach().numpy() for k, v in module.state_dict().items()}, start)
 
 
-def _difference(
-    end: Mapping[str, np.ndarray], start: Mapping[str, np.ndarray]
-) -> NDArray[np.float64]:
+def _difference(end: Arrays, start: Arrays) -> NDArray[np.float64]:
     return np.concatenate([(end[n].astype(np.float64) - v).ravel() for n, v in start.items()])

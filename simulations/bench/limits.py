@@ -16,6 +16,7 @@ from fedau_flwr.weight_state import WeightStates
 from simulations.bench.report import Row
 from simulations.bench.settings import BenchSettings
 from simulations.bench.side_by_side import Say, milliseconds
+from simulations.config import key_of
 from simulations.nodes.kernel.choose import choose
 from simulations.nodes.resident import ResidentModel, initial_parameters
 from simulations.nodes.trainer import LocalTrainer
@@ -25,6 +26,10 @@ from simulations.tasks.images.models import build_model
 
 SQUARE = 1024
 """Side of the matrices whose product says what a core can do."""
+
+_TOLD = ("dataset", "data_dir", "clients", "local_steps", "batch_size", "run_dir", "device",
+         "mean_participation", "min_participation")  # fmt: skip
+"""What `fedau run` has to be told of a config."""
 
 
 def share_row(settings: BenchSettings, say: Say) -> Row:
@@ -52,12 +57,8 @@ def share_row(settings: BenchSettings, say: Say) -> Row:
     taken = milliseconds(lambda _: native.train(model, images, labels, 0.01), range(20)) / steps
     operations = batch * step_operations(native.inputs, native.widths)
     reached = operations / taken / 1e6
-    details |= {
-        "step-milliseconds": taken,
-        "step-megaflop": operations / 1e6,
-        "step-gigaflops": reached,
-        "step-images": batch,
-    }
+    details |= {"step-milliseconds": taken, "step-megaflop": operations / 1e6}
+    details |= {"step-gigaflops": reached, "step-images": batch}
     note = f"A local step on {batch} images takes {taken:.2f} ms, {reached:.0f} GFLOP/s of its "
     note += f"definition's arithmetic; a matrix product reaches {limit:.0f} GFLOP/s."
     return Row("share", 100 * reached / limit, details=details, note=note)
@@ -77,10 +78,10 @@ def start_rows(settings: BenchSettings, scratch: Path, say: Say) -> list[Row]:
         say(f"start and end of a run, repetition {number + 1}")
         run = RunDirectory(scratch / f"start-{number}")
         config = replace(settings.config, num_server_rounds=2, run_dir=str(run.path))
-        words = [f"--{key}={value}" for key, value in options(config, settings).items()]
+        command = [sys.executable, "-c", "from fedau_flwr.cli import main; main()", "run"]
+        command += [f"--{key_of(name)}={getattr(config, name)}" for name in _TOLD]
+        command += ["--rounds=2", "--evaluate-every=2", f"--workers={settings.workers}"]
         began = time.time()
-        program = "from fedau_flwr.cli import main; main()"
-        command = [sys.executable, "-c", program, "run", *words]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
             while not (run.states / "states.bin").exists() and process.poll() is None:
                 time.sleep(0.02)
@@ -90,18 +91,8 @@ def start_rows(settings: BenchSettings, scratch: Path, say: Say) -> list[Row]:
                 raise RunFailure(f"`fedau run` failed: {said.decode()[-300:]}")
             ends.append(time.time() - run.outcome_file.stat().st_mtime)
     details = {"start-seconds": starts, "end-seconds": ends}
-    return [
-        Row("start", float(np.median(starts)), details=details),
-        Row("end", float(np.median(ends))),
-    ]
-
-
-def options(config: object, settings: BenchSettings) -> dict[str, object]:
-    """Return what `fedau run` has to be told of a config."""
-    names = ["dataset", "data_dir", "clients", "local_steps", "batch_size", "run_dir", "device"]
-    names += ["mean_participation", "min_participation"]
-    told = {name.replace("_", "-"): getattr(config, name) for name in names}
-    return {**told, "rounds": 2, "evaluate-every": 2, "workers": settings.workers}
+    start, end = (float(np.median(seconds)) for seconds in (starts, ends))
+    return [Row("start", start, details=details), Row("end", end)]
 
 
 def gpu_row(settings: BenchSettings, say: Say) -> Row:
@@ -109,13 +100,11 @@ def gpu_row(settings: BenchSettings, say: Say) -> Row:
     if not torch.cuda.is_available():
         return Row("gpu", None, note="No GPU was measured.")
     say("local steps on the GPU")
-    experiment = open_experiment(settings.config)
-    parameters, spent = initial_parameters(experiment.task, seed=1), {}
+    experiment, task = open_experiment(settings.config), settings.config.task
+    parameters, spent = initial_parameters(task, seed=1), {}
     for replayed in (False, True):
-        model = ResidentModel(experiment.task, device="cuda", kernel="torch")
-        trainer = LocalTrainer(
-            experiment.task, experiment.arrays.train, model=model, replay=replayed
-        )
+        model = ResidentModel(task, device="cuda", kernel="torch")
+        trainer = LocalTrainer(task, experiment.arrays.train, model=model, replay=replayed)
 
         def train(client: int, trainer: LocalTrainer = trainer) -> None:
             indices = experiment.split.client(client)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -61,9 +62,7 @@ def engine_rows(settings: BenchSettings, runs: FlowerRuns, say: Say) -> list[Row
     images = sum(config.task.count(part) for part in PARTS)
     note = f"To evaluate all {images:,} images takes as long as "
     note += f"{whole / sides.median('hosts'):.0f} rounds."
-    profiles = {
-        name: _split(_milliseconds(phases[name]), 1e3 * sides.reference(name)) for name in kinds
-    }
+    profiles = {name: _split(times, sides.reference(name)) for name, times in phases.items()}
     hosts = profiles["hosts"] | serialisation_milliseconds(config)
     return [
         Row("hosts", sides.ratio("hosts"), details=details, profile=hosts, note=note),
@@ -89,7 +88,7 @@ def peer_rows(settings: BenchSettings, runs: FlowerRuns, scratch: Path, say: Say
 
         say(f"rounds of {', '.join(peer.name for peer in others)} and ours, in turns")
         times, reference = runs.beside(everyone, config)
-        used = {peer.name: (peer.processes, peer.threads) for peer in others}
+        used = {p.name: {"processes": p.processes, "threads": p.threads} for p in others}
     seconds = {name: np.array(found[WARM_UP:]) for name, found in spent.items()}
     with bare_loop(config, cores) as bare:
         say("rounds of a plain Flower app")
@@ -101,12 +100,16 @@ def peer_rows(settings: BenchSettings, runs: FlowerRuns, scratch: Path, say: Say
         sides.add(name, found, reference)
     rows = []
     for name in [*seconds, "plain-flower"]:
-        profile = {name: 1e3 * sides.median(name), "hosts": 1e3 * sides.median("hosts")}
-        details = {f"{side}-seconds": value / 1e3 for side, value in profile.items()}
-        if name in used:
-            details |= dict(zip(("processes", "threads"), used[name], strict=True))
-        rows.append(Row(name, sides.ratio(name, "hosts"), details=details, profile=profile))
+        facts = _both({side: sides.median(side) for side in (name, "hosts")})
+        facts["details"] |= used.get(name, {})
+        rows.append(Row(name, sides.ratio(name, "hosts"), **facts))
     return rows
+
+
+def _both(seconds: dict[str, float]) -> dict[str, Any]:
+    """Return details and profile of a row that compares two sides."""
+    details = {f"{side}-seconds": value for side, value in seconds.items()}
+    return {"details": details, "profile": {side: 1e3 * value for side, value in seconds.items()}}
 
 
 def _flower_alone(
@@ -134,9 +137,7 @@ def step_row(settings: BenchSettings, say: Say) -> Row:
         seconds = [(plain(number), ours(number)) for number in range(1, config.rounds + 1)]
     sides.add("plain", *np.transpose(seconds[WARM_UP:]))
     medians = {"plain": sides.median("plain"), "ours": sides.reference()}
-    details = {f"{name}-seconds": value for name, value in medians.items()}
-    profile = {name: 1e3 * value for name, value in medians.items()}
-    return Row("step", sides.ratio("plain"), details=details, profile=profile)
+    return Row("step", sides.ratio("plain"), **_both(medians))
 
 
 def growth_rows(settings: BenchSettings, runs: FlowerRuns, say: Say) -> list[Row]:
@@ -180,14 +181,13 @@ def _rounds(bare: Bare, first: int, last: int) -> np.ndarray:
     return np.array([bare(number) for number in range(first - WARM_UP, last + 1)])[WARM_UP:]
 
 
-def _milliseconds(runs: list[Times]) -> dict[str, float]:
-    """Return the median of each phase of a round."""
-    return {phase: 1e3 * float(np.median([times[phase] for times in runs])) for phase in ROUND}
+def _split(runs: list[Times], bare: float) -> dict[str, float]:
+    """Return the median milliseconds of each phase: an exchange is training, and delivery.
 
-
-def _split(phases: dict[str, float], bare: float) -> dict[str, float]:
-    """Split an exchange: training takes as long as in the bare loop, the rest is delivery."""
-    train = min(bare, phases["exchange"])
+    Training takes as long as in the bare loop, and delivery is the rest.
+    """
+    phases = {phase: 1e3 * float(np.median([times[phase] for times in runs])) for phase in ROUND}
+    train = min(1e3 * bare, phases["exchange"])
     return {
         "configure": phases["configure"],
         "train, as in the bare loop": train,

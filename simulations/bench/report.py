@@ -28,10 +28,7 @@ ROWS = {
     "fedavg": ("≥ 1.6", "Flower's FedAvg in this suite, one client per node / FedAU, hosts"),
     "step": ("≥ 1.4", "bare loop with a plain module / with our training step"),
     "share": ("", "arithmetic of a local step, of what a matrix product reaches on a core"),
-    "ties": (
-        "",
-        "clients whose native steps end elsewhere than in double precision",
-    ),
+    "ties": ("", "clients whose native steps end elsewhere than in double precision"),
     "gpu": ("", "local steps on a GPU, launched one by one / replayed"),
     "start": ("≤ 6 s", "from `fedau run` to the first trained client"),
     "end": ("≤ 2.5 s", "from the end of a run to the end of `fedau run`"),

@@ -61,13 +61,8 @@ def compare_with_secaggplus(
 ) -> dict[str, float]:
     """Time one round of either protocol over the complete graph, and count what clients send.
 
-    Returns
-    -------
-    dict
-        ``secaggplus-seconds`` and ``ours-seconds`` (the best of `repeats`, taken in turns), their
-        ``ratio``, ``secaggplus-bytes-ratio`` and ``bytes-ratio`` (all that a client of theirs and
-        of ours sends in a round over its vector in float32), and the ``secaggplus-error`` and
-        ``ours-error`` of the mean, largest over all parameters.
+    Seconds are the best of `repeats`, taken in turns; bytes are all that a client sends in a round
+    over its vector in float32; the error is that of the mean, the largest over all parameters.
     """
     rng = np.random.default_rng(0)
     vectors = rng.normal(0.0, 0.05, (clients, parameters)).astype(np.float32)
@@ -137,7 +132,8 @@ def _secaggplus_round(vectors: Vectors, dropped: int, needed: int) -> tuple[Floa
     def train(message: Message, context: Context) -> Message:
         trained = ndarrays_to_parameters([vectors[context.node_id - 1]])
         result = FitRes(Status(Code.OK, ""), trained, num_examples=1, metrics={})
-        return Message(compat().fitres_to_recorddict(result, True), reply_to=message)
+        content = _flower.recorddict_compat.fitres_to_recorddict(result, True)
+        return Message(content, reply_to=message)
 
     grid = WireGrid(app, clients, dropped)
     return run_secaggplus(grid, clients, parameters, needed), grid.sent[clients]
@@ -151,9 +147,9 @@ def run_secaggplus(grid: Grid, clients: int, parameters: int, needed: int) -> Fl
         manager.register(cast(Any, SimpleNamespace(cid=str(node), node_id=node)))
     state = RecordDict({_flower.MAIN_CONFIGS_RECORD: ConfigRecord({"current_round": 1})})
     initial = ndarrays_to_parameters([np.zeros(parameters, np.float32)])
-    state.array_records[_flower.MAIN_PARAMS_RECORD] = compat().parameters_to_arrayrecord(
-        initial, True
-    )
+    compat = _flower.recorddict_compat  # how Flower lays out what its older API sends
+    arrays = compat.parameters_to_arrayrecord(initial, True)
+    state.array_records[_flower.MAIN_PARAMS_RECORD] = arrays
     context = LegacyContext(
         Context(run_id=1, node_id=0, node_config={}, state=state, run_config={}),
         config=ServerConfig(num_rounds=1),
@@ -162,13 +158,8 @@ def run_secaggplus(grid: Grid, clients: int, parameters: int, needed: int) -> Fl
     )
     SecAggPlusWorkflow(clients, needed, max_weight=1.0)(grid, context)
     record = context.state.array_records[_flower.MAIN_PARAMS_RECORD]
-    (mean,) = parameters_to_ndarrays(compat().arrayrecord_to_parameters(record, True))
+    (mean,) = parameters_to_ndarrays(compat.arrayrecord_to_parameters(record, True))
     return cast(Floats, mean)
-
-
-def compat() -> Any:
-    """Return how Flower lays out what its older API sends."""
-    return _flower.recorddict_compat
 
 
 class WireGrid(InProcessGrid):

@@ -58,17 +58,13 @@ def full(data: Path, scratch: Path) -> BenchSettings:
     return BenchSettings(
         config=config,
         peers=replace(config, num_server_rounds=few, evaluate_every=few, checkpoint_every=few),
+        # Even clients: each of 100,000 has a sample or two, and comes as often as any other.
         scale=RunConfig(
-            dataset="synthetic:train=200000:test=1000",
-            # Even clients: each of 100,000 has a sample or two, and comes as often as any other.
-            alpha_participation=1e3,
-            min_participation=0.0,
-            batch_size=1,
-            local_steps=50,
-            data_dir=str(scratch),
+            dataset="synthetic:train=200000:test=1000", alpha_participation=1e3, batch_size=1,
+            min_participation=0.0, local_steps=50, data_dir=str(scratch),
             **_rounds(few + 4, few + 4),
         ),
-    )
+    )  # fmt: skip
 
 
 def blank_images(count: int, data: Path, seed: int) -> str:
@@ -91,25 +87,14 @@ def blank_images(count: int, data: Path, seed: int) -> str:
 def quick(data: Path) -> BenchSettings:
     """Return the smallest sizes that produce every row."""
     config = RunConfig(
-        clients=6,
-        mean_participation=0.5,
-        min_participation=0.3,
-        dataset="synthetic:train=120:test=20",
-        local_steps=1,
-        batch_size=4,
-        data_dir=str(data),
-        **_rounds(WARM_UP + 1, 9),
-    )
+        clients=6, mean_participation=0.5, min_participation=0.3, local_steps=1, batch_size=4,
+        dataset="synthetic:train=120:test=20", data_dir=str(data), **_rounds(WARM_UP + 1, 9),
+    )  # fmt: skip
     scale = replace(config, min_participation=0.0, alpha_participation=1e3)
-    sizes: dict[str, Any] = {
-        "secure_clients": 4,
-        "secure_dropped": 1,
-        "secure_cohorts": (4, 6),
-        "weights": 1_000,
-        "workers": 2,
-    }
-    sizes |= {"many": 60, "most": 90, "crowd": 6, "repetitions": 1, "secure_cohorts": (4, 6)}
-    return BenchSettings(config, scale, config, **sizes)
+    return BenchSettings(
+        config, scale, config, many=60, most=90, crowd=6, repetitions=1, secure_clients=4,
+        secure_dropped=1, secure_cohorts=(4, 6), weights=1_000, workers=2,
+    )  # fmt: skip
 
 
 def _rounds(rounds: int, every: int) -> dict[str, Any]:
@@ -128,8 +113,8 @@ def cifar10_or_random(data: Path, scratch: Path) -> tuple[Path, str]:
     rng = np.random.default_rng(1)
     with staged(scratch / task.name) as staging:
         for part in PARTS:
-            count = task.count(part)
-            images = rng.integers(256, size=(count, *IMAGE_SHAPE), dtype=np.uint8)
-            np.save(staging / f"{part}-images.npy", images)
-            np.save(staging / f"{part}-labels.npy", rng.permutation(count) % task.num_classes)
+            images, labels = part_files(staging, part)
+            shape = (task.count(part), *IMAGE_SHAPE)
+            np.save(images, rng.integers(256, size=shape, dtype=np.uint8))
+            np.save(labels, rng.permutation(shape[0]) % task.num_classes)
     return scratch, f"random images of {task.title}'s shape"

@@ -84,11 +84,6 @@ def resume_deployment(run: Path, config: RunConfig, federation: str | None) -> i
             f"{run} is a run on a deployment: name that with --federation, as in "
             "~/.flwr/config.toml."
         )
-    return deploy_local(
-        CLONE,
-        place,
-        nodes=len(list(place.glob("node-*"))),
-        tls=(place / "secrets").is_dir(),
-        run_config=values,
-        data_dir=Path(config.data_dir) if config.data_dir else None,
-    )
+    data = Path(config.data_dir) if config.data_dir else None
+    nodes, tls = len(list(place.glob("node-*"))), (place / "secrets").is_dir()
+    return deploy_local(CLONE, place, nodes=nodes, tls=tls, run_config=values, data_dir=data)

@@ -188,10 +188,9 @@ def study(
     if not chosen.trains and dry_run:
         console.print("This study needs no training: it draws participation alone.")
     elif not chosen.trains:
-        first = [config for config in configs if config.seed == configs[0].seed]
-        _draw_participation(name, first, parent, _PROBABILITY)
+        _draw_participation(name, [c for c in configs if c.seed == configs[0].seed], parent)
     else:
-        _announce(configs, resources(), console, each=dry_run)
+        _announce([Step.of(one) for one in configs], resources(), console, each=dry_run)
         if dry_run:
             return
         outcomes = run_missing(configs, resources(), console, where=parent)
@@ -200,11 +199,8 @@ def study(
         end(outcomes)
 
 
-def _announce(
-    configs: list[RunConfig], resources: Resources, console: Console, *, each: bool
-) -> None:
+def _announce(steps: list[Step], resources: Resources, console: Console, *, each: bool) -> None:
     """Say what a study will do, and how long that takes on this machine."""
-    steps = [Step.of(config) for config in configs]
     for step in steps if each else ():
         console.print(str(step), highlight=False, soft_wrap=True)
     todo = [(step.config, step.reached) for step in steps if step.action != "done"]
@@ -220,12 +216,12 @@ def _announce(
     console.print(text, highlight=False, soft_wrap=True)
 
 
-def _draw_participation(name: str, configs: list[RunConfig], out: Path, probability: float) -> None:
+def _draw_participation(name: str, configs: list[RunConfig], out: Path) -> None:
     """Draw what depends on participation alone: patterns, or the weights that follow from it."""
     from simulations.report.participation import draw_participation, draw_replayed  # noqa: PLC0415
 
     if name == "patterns":
-        files = draw_participation(configs[0], out, probability=probability)
+        files = draw_participation(configs[0], out, probability=_PROBABILITY)
     else:
         files = [file for config in configs for file in draw_replayed(config, out)]
     results.say_where(files, Console())

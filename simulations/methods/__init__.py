@@ -3,6 +3,6 @@
 from simulations.methods.base import Look, Method
 from simulations.registry import Registry
 
-METHODS: Registry[Method] = Registry("method", Method, __name__, "fedau.methods")
+METHODS: Registry[Method] = Registry(Method, __name__, "fedau.methods")
 
 __all__ = ["METHODS", "Look", "Method"]

@@ -12,7 +12,7 @@ from simulations.methods.base import GREY, Method, steps
 from simulations.methods.fedau import FedAUMethod
 from simulations.methods.frequency import Frequency
 from simulations.methods.known_statistics import KnownStatistics
-from simulations.registry import check
+from simulations.registry import parameter
 from simulations.tasks.base import StepSize, Task
 
 INNER: dict[str, type[Method]] = {
@@ -25,20 +25,16 @@ INNER: dict[str, type[Method]] = {
 class AmplifiedMethod(Method):
     """Every period the server goes on by a factor in the direction of another method's rounds."""
 
-    inner: str = AverageParticipating.name
-    period: int = 10
-    factor: float = 2.0
+    inner: str = parameter(
+        f"one of {', '.join(INNER)}", INNER.__contains__, AverageParticipating.name
+    )
+    period: int = parameter("at least 1", lambda v: v >= 1, 10)
+    factor: float = parameter("at least 1", lambda v: v >= 1, 2.0)
 
     name = "amplified"
     place = 12
     style = GREY
     step_sizes = steps(svhn=(0.1, 1), synthetic=(0.01, 1))
-
-    def __post_init__(self) -> None:
-        rule = f"one of {', '.join(INNER)}"
-        check("inner of method amplified", self.inner, self.inner in INNER, rule)
-        check("period of method amplified", self.period, self.period >= 1, "at least 1")
-        check("factor of method amplified", self.factor, self.factor >= 1, "at least 1")
 
     @cached_property
     def method(self) -> Method:

@@ -1,14 +1,12 @@
 """Averaging over all clients: those who did not come count as zero updates."""
 
 from dataclasses import dataclass
-from typing import Any
 
-from fedau_flwr import FedAU
-from simulations.methods.base import ORANGE, Method, steps
+from simulations.methods.base import ORANGE, SumMethod, steps
 
 
 @dataclass(frozen=True)
-class AverageAll(Method):
+class AverageAll(SumMethod):
     """The sum of the updates of those who came, divided by the number of all clients."""
 
     place = 3
@@ -16,7 +14,3 @@ class AverageAll(Method):
     style = ORANGE
     step_sizes = steps(svhn=(0.1, 10), cifar10=(0.1, 10), cifar100=(0.0562, 10),
                        cinic10=(0.1, 10), synthetic=(0.316, 5.62))  # fmt: skip
-
-    def strategy(self, **options: Any) -> FedAU:
-        """Return the server's half: the sum over all clients."""
-        return FedAU(**options)

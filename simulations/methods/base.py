@@ -1,7 +1,5 @@
 """What a method is to the suite."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 from flwr.app import ArrayRecord
 from flwr.serverapp.strategy import Strategy
 
-from fedau_flwr import Transform, UnitWeighting
+from fedau_flwr import FedAU, SumStrategy, Transform, UnitWeighting
 from fedau_flwr.weighting import Weighting
 from simulations.registry import Entry
 from simulations.tasks.base import StepSize, Task
@@ -38,21 +36,8 @@ TEAL = Look("#01665E", (0, (12, 2, 2, 2)), "\\\\\\")
 INDIGO = Look("#332288", (0, (1, 3)), "OO")
 GREY = Look("#888888", (0, (8, 3, 1, 3)), "||")
 
-PALETTE = (
-    BLUE,
-    SKY,
-    VERMILION,
-    ORANGE,
-    GREEN,
-    PINK,
-    BLACK,
-    BROWN,
-    PURPLE,
-    OLIVE,
-    TEAL,
-    INDIGO,
-    GREY,
-)
+PALETTE = (BLUE, SKY, VERMILION, ORANGE, GREEN, PINK, BLACK, BROWN, PURPLE, OLIVE, TEAL, INDIGO,
+           GREY)  # fmt: skip
 
 
 def steps(**pairs: tuple[float, float | None]) -> Mapping[str, StepSize]:
@@ -67,6 +52,8 @@ class Method(Entry):
     A subclass is a frozen dataclass. It overrides `strategy`, and `weighting` unless all updates
     weigh the same.
     """
+
+    key = "method"
 
     step_sizes: ClassVar[Mapping[str, StepSize]] = {}
     """By the name of a task."""
@@ -95,6 +82,9 @@ class Method(Entry):
     average: ClassVar[bool] = False
     """Whether it is a plain average, which others are to be better than."""
 
+    learns: ClassVar[bool] = False
+    """Whether weights are learned from histories."""
+
     deployable: ClassVar[bool] = True
     """Whether it needs nothing that only a simulation knows."""
 
@@ -121,7 +111,7 @@ class Method(Entry):
 
     def learned_weighting(self) -> Weighting | None:
         """Return the weighting if weights are learned from histories, for plots of their paths."""
-        return None
+        return self.weighting() if self.learns else None
 
     def evaluated(self, strategy: Strategy, arrays: ArrayRecord) -> ArrayRecord:
         """Return the model that a simulation evaluates: the strategy's, unless it has another."""
@@ -130,3 +120,14 @@ class Method(Entry):
     def group_options(self) -> dict[str, Any]:
         """Return what the strategy needs to know for weights of groups."""
         return {}
+
+
+@dataclass(frozen=True)
+class SumMethod(Method):
+    """A method whose server's half is one of the plugin's as it comes, by default the plain sum."""
+
+    server: ClassVar[type[SumStrategy]] = FedAU
+
+    def strategy(self, **options: Any) -> SumStrategy:
+        """Return the server's half."""
+        return self.server(**options)

@@ -3,25 +3,23 @@
 from dataclasses import dataclass
 from typing import Any
 
-from fedau_flwr import FedAU, FedAUWeighting
-from simulations.methods.base import BLUE, SKY, Look, Method, steps
-from simulations.registry import check
+from fedau_flwr import FedAUWeighting
+from simulations.methods.base import BLUE, SKY, Look, SumMethod, steps
+from simulations.registry import parameter
 
 
 @dataclass(frozen=True)
-class FedAUMethod(Method):
+class FedAUMethod(SumMethod):
     """Weights learned from each client's own participation; 0 stands for no cutoff K."""
 
-    cutoff: int = 50
+    cutoff: int = parameter("0 or more", lambda v: v >= 0, 50)
 
     name = "fedau"
     place = 1
     groups = True
+    learns = True
     step_sizes = steps(svhn=(0.1, 1), cifar10=(0.1, 1), cifar100=(0.0562, 1.78),
                        cinic10=(0.1, 1), synthetic=(0.178, 1))  # fmt: skip
-
-    def __post_init__(self) -> None:
-        check("cutoff of method fedau", self.cutoff, self.cutoff >= 0, "0 or more")
 
     @property
     def label(self) -> str:
@@ -47,17 +45,9 @@ class FedAUMethod(Method):
         """Return what tables are sorted by: large cutoffs first."""
         return self.place, self.name, -self.bound
 
-    def strategy(self, **options: Any) -> FedAU:
-        """Return the server's half: the sum over all clients."""
-        return FedAU(**options)
-
     def weighting(self, probability: float | None = None) -> FedAUWeighting:
         """Return FedAU's weighting."""
         return FedAUWeighting(self.cutoff or None)
-
-    def learned_weighting(self) -> FedAUWeighting:
-        """Return FedAU's weighting."""
-        return self.weighting()
 
     def group_options(self) -> dict[str, Any]:
         """Return the cutoff, which a group's weights have too."""

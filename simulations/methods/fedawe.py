@@ -9,14 +9,14 @@ from flwr.serverapp.strategy import Strategy
 from fedau_flwr import FedAWE
 from fedau_flwr.wire.records import decode_all, encode
 from simulations.methods.base import TEAL, Method, steps
-from simulations.registry import check
+from simulations.registry import parameter
 
 
 @dataclass(frozen=True)
 class FedAWEMethod(Method):
     """Clients' own models; clip=0 is none (the authors have 0.5), mean evaluates all models'."""
 
-    clip: float = 0.0
+    clip: float = parameter("0 or more", lambda v: v >= 0, 0.0)
     mean: bool = False
 
     name = "fedawe"
@@ -27,9 +27,6 @@ class FedAWEMethod(Method):
     step_sizes = steps(svhn=(0.1, 1), cifar10=(0.1, 1), cifar100=(0.0316, 1),
                        cinic10=(0.1, 1), synthetic=(0.01, 1))  # fmt: skip
 
-    def __post_init__(self) -> None:
-        check("clip of method fedawe", self.clip, self.clip >= 0, "0 or more")
-
     def strategy(self, **options: Any) -> FedAWE:
         """Return the server's half, which delivers the model after a round."""
         return FedAWE(clip_norm=self.clip or None, track_mean=self.mean, **options)
@@ -39,7 +36,5 @@ class FedAWEMethod(Method):
         if not (self.mean and isinstance(strategy, FedAWE) and strategy.mean_model):
             return arrays
         model = decode_all(arrays)
-        mean = {
-            name: value.astype(model[name].dtype) for name, value in strategy.mean_model.items()
-        }
+        mean = {key: value.astype(model[key].dtype) for key, value in strategy.mean_model.items()}
         return encode({**model, **mean})

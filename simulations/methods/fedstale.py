@@ -5,25 +5,22 @@ from typing import Any
 
 from fedau_flwr import FedAUWeighting, FedStale
 from simulations.methods.base import OLIVE, Method, steps
-from simulations.registry import check
+from simulations.registry import parameter
 
 
 @dataclass(frozen=True)
 class FedStaleMethod(Method):
     """FedAU's weights on fresh updates, beta of the last ones of all; 0 stands for no cutoff K."""
 
-    beta: float = 0.5
-    cutoff: int = 50
+    beta: float = parameter("in [0, 1]", lambda v: 0 <= v <= 1, 0.5)
+    cutoff: int = parameter("0 or more", lambda v: v >= 0, 50)
 
     name = "fedstale"
     place = 9
+    learns = True
     style = OLIVE
     step_sizes = steps(svhn=(0.1, 1.78), cifar10=(0.1, 1), cifar100=(0.0562, 1.78),
                        cinic10=(0.1, 1), synthetic=(0.316, 1))  # fmt: skip
-
-    def __post_init__(self) -> None:
-        check("beta of method fedstale", self.beta, 0 <= self.beta <= 1, "in [0, 1]")
-        check("cutoff of method fedstale", self.cutoff, self.cutoff >= 0, "0 or more")
 
     def strategy(self, **options: Any) -> FedStale:
         """Return the server's half, which keeps the mean of what clients remember."""
@@ -32,7 +29,3 @@ class FedStaleMethod(Method):
     def weighting(self, probability: float | None = None) -> FedAUWeighting:
         """Return FedAU's weighting."""
         return FedAUWeighting(self.cutoff or None)
-
-    def learned_weighting(self) -> FedAUWeighting:
-        """Return FedAU's weighting."""
-        return self.weighting()

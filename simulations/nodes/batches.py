@@ -5,8 +5,6 @@ client, round): no state is kept between rounds, and any round can be repeated. 
 let a pass continue in the client's next turn; for that it is enough to know how many it has had.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -35,18 +33,13 @@ def batch_positions(size: int, *, steps: int, batch: int, rng: np.random.Generat
 def continued_positions(
     size: int, *, first: int, steps: int, batch: int, seed: tuple[int, int]
 ) -> Positions:
-    """Return the same for passes that go on from step to step; ``first`` counts all steps so far.
-
-    ``seed`` is (seed of the run, client).
-    """
+    """Return the same for passes that go on after ``first`` steps; ``seed`` is (run's, client)."""
     if size <= batch:
         return np.tile(np.arange(size), (steps, 1))
     per_pass = size // batch
     start, end = first // per_pass, (first + steps - 1) // per_pass
-    passes = [
-        _batches(size, batch, np.random.default_rng([_PASSES, *seed, number]))
-        for number in range(start, end + 1)
-    ]
+    streams = (np.random.default_rng([_PASSES, *seed, n]) for n in range(start, end + 1))
+    passes = [_batches(size, batch, rng) for rng in streams]
     skipped = first - start * per_pass
     return np.concatenate(passes)[skipped : skipped + steps]
 

@@ -1,7 +1,5 @@
 """A node of a deployment: one client, which trains on its own samples."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -48,31 +46,20 @@ def train(message: Message, context: Context) -> Message:
         part, indices = node_samples(config, context.node_config)
         if not len(indices):
             raise DataError("this node holds no samples to train on")
-        trainer = LocalTrainer(
-            config.task,
-            part,
-            augment_per_batch=config.augmentation == "per-batch",
-            model=ResidentModel(config.task, device=config.device, kernel=config.kernel),
-        )
+        model = ResidentModel(config.task, device=config.device, kernel=config.kernel)
+        per_batch = config.augmentation == "per-batch"
+        trainer = LocalTrainer(config.task, part, augment_per_batch=per_batch, model=model)
         asked = cast("Mapping[str, Any]", message.content["config"])
         number = int(context.node_config.get("partition-id", 0))
-        trained = trainer.train(
-            decode_all(message.content.array_records["arrays"]),
-            indices,
-            lr=float(asked[LR]),
-            seed=(config.seed, number, int(asked["server-round"])),
-            steps=config.local_steps,
-            batch=config.batch_size,
-        )
+        arrays = decode_all(message.content.array_records["arrays"])
+        seed = (config.seed, number, int(asked["server-round"]))
+        how = {"steps": config.local_steps, "batch": config.batch_size}
+        trained = trainer.train(arrays, indices, lr=float(asked[LR]), seed=seed, **how)
     except (ConfigError, DataError) as error:
         # The operator of the server reads it too, without a stack trace around it.
         failed = Error(_flower.ErrorCode.MOD_FAILED_PRECONDITION, str(error))
         return Message(failed, reply_to=message)
-    content = RecordDict(
-        {
-            "arrays": encode(trained.parameters),
-            # For Flower's own FedAvg, which needs it; the mod lets nothing but the arrays through.
-            "metrics": MetricRecord({"num-examples": len(indices)}),
-        }
-    )
+    # For Flower's own FedAvg, which needs them; the mod lets nothing but the arrays through.
+    metrics = MetricRecord({"num-examples": len(indices)})
+    content = RecordDict({"arrays": encode(trained.parameters), "metrics": metrics})
     return Message(content, reply_to=message)

@@ -7,8 +7,6 @@ sets, as `fedau data prepare` makes it, and the node holds its share: number ``p
 ``num-partitions``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -21,11 +21,8 @@ class Evaluation:
     counts: NDArray[np.int64]
 
     def __add__(self, other: "Evaluation") -> "Evaluation":
-        return Evaluation(
-            self.loss_sum + other.loss_sum,
-            self.scores + other.scores,
-            self.counts + other.counts,
-        )
+        scores, counts = self.scores + other.scores, self.counts + other.counts
+        return Evaluation(self.loss_sum + other.loss_sum, scores, counts)
 
     @property
     def loss(self) -> float:

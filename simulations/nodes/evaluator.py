@@ -1,10 +1,9 @@
 """Loss and accuracy of a model over a range of samples."""
 
-from collections.abc import Mapping
-
 import numpy as np
 import torch
 
+from fedau_flwr.arrays import Arrays
 from simulations.nodes.evaluation import Evaluation, SampleResults
 from simulations.nodes.resident import ResidentModel, configure_worker_process
 from simulations.tasks import Part, Task
@@ -31,11 +30,7 @@ class Evaluator:
 
     @torch.inference_mode()
     def samples(
-        self,
-        parameters: Mapping[str, np.ndarray],
-        part: Part,
-        start: int = 0,
-        stop: int | None = None,
+        self, parameters: Arrays, part: Part, start: int = 0, stop: int | None = None
     ) -> SampleResults:
         """Evaluate each of the samples ``start`` to ``stop`` of a part."""
         self.model.load(parameters)
@@ -57,11 +52,7 @@ class Evaluator:
         return SampleResults(self.task.groups(targets), losses, scores)
 
     def evaluate(
-        self,
-        parameters: Mapping[str, np.ndarray],
-        part: Part,
-        start: int = 0,
-        stop: int | None = None,
+        self, parameters: Arrays, part: Part, start: int = 0, stop: int | None = None
     ) -> Evaluation:
         """Evaluate the samples ``start`` to ``stop`` of a part."""
         return self.samples(parameters, part, start, stop).total(self.task.num_groups)

@@ -5,8 +5,6 @@ targets and step size are copied in, and all of it is launched at once. What it 
 back to the plain call: batches of another shape than the recorded one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch
@@ -42,18 +40,9 @@ def record_graph(
 
 
 class ReplayedStep:
-    """A step of plain SGD on a resident network.
+    """A step of plain SGD with a task's loss on a resident network, in training mode.
 
-    Parameters
-    ----------
-    task : Task
-        Its loss.
-    module : nn.Module
-        The network, in training mode.
-    dropout : torch.Generator
-        What its layers draw from.
-    record : Record
-        `record_graph`, or something that works without a GPU.
+    Its layers draw from `dropout`; `record` is `record_graph`, or what works without a GPU.
     """
 
     def __init__(

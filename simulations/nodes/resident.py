@@ -65,16 +65,12 @@ class ResidentModel:
     def check(self, parameters: Mapping[str, np.ndarray]) -> None:
         """Refuse parameters that are not those of the network."""
         if set(parameters) != set(self._names):
-            raise DataError(
-                f"the model has the arrays {', '.join(self._names)}, but "
-                f"{', '.join(parameters) or 'none'} were given."
-            )
+            own, given = ", ".join(self._names), ", ".join(parameters) or "none"
+            raise DataError(f"the model has the arrays {own}, but {given} were given.")
         for name, host in zip(self._names, self._host, strict=True):
-            if parameters[name].shape != host.shape:
-                raise DataError(
-                    f"array {name} of the model is {list(host.shape)}, but "
-                    f"{list(parameters[name].shape)} was given."
-                )
+            if (shape := parameters[name].shape) != host.shape:
+                sizes = f"{list(host.shape)}, but {list(shape)} was given"
+                raise DataError(f"array {name} of the model is {sizes}.")
 
     @torch.no_grad()
     def load(self, parameters: Mapping[str, np.ndarray]) -> None:
@@ -91,10 +87,8 @@ class ResidentModel:
         for host, value in zip(self._host, self.parameters, strict=True):
             if value.is_cuda:
                 np.copyto(host, value.cpu().numpy())
-        return {
-            name: np.array(host, order="C")
-            for name, host in zip(self._names, self._host, strict=True)
-        }
+        pairs = zip(self._names, self._host, strict=True)
+        return {name: np.array(host, order="C") for name, host in pairs}
 
 
 def _check_statistics(task: Task, module: nn.Module) -> None:

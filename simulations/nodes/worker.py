@@ -59,12 +59,8 @@ class Worker:
         self.experiment = open_experiment(config)
         task = self.experiment.task
         model = ResidentModel(task, device=config.device, kernel=config.kernel)
-        self._trainer = LocalTrainer(
-            task,
-            self.experiment.arrays.train,
-            augment_per_batch=config.augmentation == "per-batch",
-            model=model,
-        )
+        train, per_batch = self.experiment.arrays.train, config.augmentation == "per-batch"
+        self._trainer = LocalTrainer(task, train, augment_per_batch=per_batch, model=model)
         self._evaluator = Evaluator(task, model=model)
         continued = config.batches == CONTINUED
         self._turns = Turns(self.experiment.process) if continued else None
@@ -72,21 +68,12 @@ class Worker:
 
     def train(self, client: int, model: Arrays, config: Mapping[str, Any]) -> Arrays:
         """Return the model after the client's local steps in a round."""
-        return self._trainer.train(
-            model,
-            self.experiment.split.client(client),
-            lr=float(config[LR]),
-            seed=(self.config.seed, client, int(config["server-round"])),
-            steps=self.config.local_steps,
-            batch=self.config.batch_size,
-            turn=self._turn(client, int(config["server-round"])),
-        ).parameters
-
-    def _turn(self, client: int, server_round: int) -> int | None:
-        """Return how many turns a client has had, if its batches continue from them."""
-        if self._turns is None:
-            return None
-        return int(self._turns.before(server_round - 1)[client])
+        own, number = self.config, int(config["server-round"])
+        turn = None if self._turns is None else int(self._turns.before(number - 1)[client])
+        held, seed = self.experiment.split.client(client), (own.seed, client, number)
+        how = {"steps": own.local_steps, "batch": own.batch_size}
+        lr = float(config[LR])
+        return self._trainer.train(model, held, lr=lr, seed=seed, turn=turn, **how).parameters
 
     def examples(self, client: int) -> int:
         """Return how many samples a client holds."""
@@ -96,8 +83,7 @@ class Worker:
         """Return where a client's state is kept."""
         directory = str(config[STATES])
         if self._states is None or self._states[0] != directory:
-            states = ClientStates(Path(directory))
-            self._states = (directory, states)
+            self._states = (directory, ClientStates(Path(directory)))
         return self._states[1].client(client, int(config.get(SAFE, 0)))
 
     def participant(self, client: int, config: Mapping[str, Any]) -> Participant:
@@ -124,9 +110,8 @@ class Worker:
             examples += size
         if examples == 0:
             return model, 0
-        return {
-            name: (value / examples).astype(model[name].dtype) for name, value in total.items()
-        }, examples
+        mean = {key: (value / examples).astype(model[key].dtype) for key, value in total.items()}
+        return mean, examples
 
 
 @lru_cache(maxsize=1)

@@ -38,19 +38,14 @@ SERVED_POLICY = _POLICY.format(
 )
 
 
-def html() -> str:
-    """Return the page as it is served."""
-    return (ASSETS / "page.html").read_text(encoding="utf-8")
-
-
-def style() -> str:
-    """Return its style sheet."""
-    return (ASSETS / "page.css").read_text(encoding="utf-8")
+def asset(name: str) -> str:
+    """Return a file of the page: page.html as it is served, its style sheet page.css, a script."""
+    return (ASSETS / name).read_text(encoding="utf-8")
 
 
 def script() -> str:
-    """Return its script."""
-    texts = [(ASSETS / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS]
+    """Return all scripts as one."""
+    texts = [asset(f"{name}.js") for name in SCRIPTS]
     return '"use strict";\n(() => {\n' + "\n".join(texts) + "\n})();\n"
 
 
@@ -75,14 +70,12 @@ def write_report(directory: Path, out: Path, *, only: Iterable[str] | None = Non
     for place in (f"{tree.root}/", str(tree.root)):
         text = text.replace(json.dumps(place, ensure_ascii=False)[1:-1], "")
     blocks["data"] = _packed(text.encode())
-    page = html()
-    policy = _POLICY.format(
-        style=_hashed(style()), script=_hashed(script()), more="base-uri 'none'"
-    )
+    page, css, js = asset("page.html"), asset("page.css"), script()
+    policy = _POLICY.format(style=_hashed(css), script=_hashed(js), more="base-uri 'none'")
     for old, new in (
         ("<!-- policy -->", f'<meta http-equiv="Content-Security-Policy" content="{policy}">'),
-        ('<link rel="stylesheet" href="page.css">', f"<style>{style()}</style>"),
-        ('<script src="page.js"></script>', _embedded(blocks) + f"<script>{script()}</script>"),
+        ('<link rel="stylesheet" href="page.css">', f"<style>{css}</style>"),
+        ('<script src="page.js"></script>', _embedded(blocks) + f"<script>{js}</script>"),
     ):
         page = page.replace(old, new)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -91,10 +84,8 @@ def write_report(directory: Path, out: Path, *, only: Iterable[str] | None = Non
 
 
 def _embedded(blocks: dict[str, str]) -> str:
-    return "".join(
-        f'<script type="text/plain" id="block-{name}">{text}</script>\n'
-        for name, text in blocks.items()
-    )
+    head = '<script type="text/plain" id="block-'
+    return "".join(f'{head}{name}">{text}</script>\n' for name, text in blocks.items())
 
 
 def _rasters(

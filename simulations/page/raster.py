@@ -61,27 +61,21 @@ def raster_of(view: RunView, after: int = 0, most: int = MOST_CELLS) -> Raster |
 
 
 def _replayed(view: RunView) -> Raster | None:
-    config: RunConfig | None = view.config
-    found = view.arrays(view.run.participation_file)
+    config, found = view.config, view.arrays(view.run.participation_file)
     if config is None or not {"probability", "participated"} <= found.keys():
         return None
     if not config.participation.simulated:
         return None
-    same: dict[str, Any] = {
-        "method": "fedau",
-        "lr": 0.0,
-        "server_lr": 0.0,
-        "secure_sum": False,
-        "kernel": "auto",
-    }
     try:  # all methods under one participation share its path
-        common = replace(config, **same)
+        same = replace(
+            config, method="fedau", lr=0.0, server_lr=0.0, secure_sum=False, kernel="auto"
+        )
     except ConfigError:
         return None
     p, participated = (found[key] for key in ("probability", "participated"))
     if len(p) * config.rounds > _MOST_REPLAYED:
         return None
-    return _path(common, tuple(p.tolist()), tuple(participated.tolist()))
+    return _path(same, tuple(p.tolist()), tuple(participated.tolist()))
 
 
 @lru_cache(maxsize=16)
@@ -91,9 +85,8 @@ def _path(config: RunConfig, p: tuple[float, ...], participated: tuple[int, ...]
         if config.draw == AUTHORS:  # theirs follows from the data as well
             process = open_experiment(config).process
         else:
-            process = config.participation.process(
-                np.array(p), seed=config.seed, rounds=config.rounds
-            )
+            make = config.participation.process
+            process = make(np.array(p), seed=config.seed, rounds=config.rounds)
     except (ValueError, OSError):  # data or a trace that are elsewhere
         return None
     total, wanted = np.zeros(len(p), np.int64), sum(participated)

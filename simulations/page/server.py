@@ -76,8 +76,8 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer with a file of the page or with data."""
         self._answer(
             {
-                "/": lambda: ("text/html", document.html()),
-                "/page.css": lambda: ("text/css", document.style()),
+                "/": lambda: ("text/html", document.asset("page.html")),
+                "/page.css": lambda: ("text/css", document.asset("page.css")),
                 "/page.js": lambda: ("text/javascript", document.script()),
                 "/api/runs": self._runs,
                 "/api/run": lambda: _json(self._view().details()),

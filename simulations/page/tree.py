@@ -40,9 +40,8 @@ class Tree:
                 paths = {key: path for key, path in paths.items() if key in self._only}
             if paths.keys() != self.views.keys():
                 self.version += 1
-            self.views = {
-                key: self.views.get(key) or RunView(path, self.root) for key, path in paths.items()
-            }
+            known, root = self.views, self.root
+            self.views = {key: known.get(key) or RunView(path, root) for key, path in paths.items()}
             self._looked = time.monotonic()
         following = self.version + 1
         changed = [view.refresh(following) for view in self.views.values()]
@@ -81,21 +80,11 @@ def _panels(views: Iterable[RunView]) -> list[dict[str, Any]]:
     panels = []
     for panel in compared(pairs):
         looks = chosen_looks(list(panel.lines), panel.looks)
-        lines = [
-            {
-                "label": label,
-                "colour": looks[label].colour,
-                "dashes": list(looks[label].dashes[1]) if looks[label].dashes != "-" else [],
-                "runs": [ids[view] for view in some],
-            }
-            for label, some in panel.lines.items()
-        ]
-        panels.append(
-            {
-                "title": panel.title,
-                "metric": panel.task.metric.replace("_", " "),
-                "percent": panel.task.percent,
-                "lines": lines,
-            }
-        )
+        lines = []
+        for label, some in panel.lines.items():
+            colour, dashes, _ = looks[label]
+            look = {"colour": colour, "dashes": list(dashes[1]) if dashes != "-" else []}
+            lines.append({"label": label, **look, "runs": [ids[view] for view in some]})
+        task = {"metric": panel.task.metric.replace("_", " "), "percent": panel.task.percent}
+        panels.append({"title": panel.title, **task, "lines": lines})
     return panels

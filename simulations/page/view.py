@@ -11,7 +11,7 @@ from fedau_flwr import FedAUWeighting
 from simulations.config import RunConfig
 from simulations.page.reading import Reader, number_or_none
 from simulations.report.runs import class_presence
-from simulations.report.setting import Setting
+from simulations.report.setting import Setting, shown_values
 from simulations.runs.directory import RunDirectory
 from simulations.tasks.arrays import PARTS
 
@@ -125,11 +125,10 @@ class RunView:
         return None if shares is None or accuracy is None else shares @ accuracy
 
     def _spread(self, entries: list[dict[str, Any]]) -> list[float] | None:
-        values = self.client_accuracy(entries)
-        values = None if values is None else values[np.isfinite(values)]
-        return (
-            None if values is None or not len(values) else np.quantile(values, QUANTILES).tolist()
-        )
+        if (values := self.client_accuracy(entries)) is None:
+            return None
+        values = values[np.isfinite(values)]
+        return np.quantile(values, QUANTILES).tolist() if len(values) else None
 
     def details(self) -> dict[str, Any]:
         """Return what the page shows of a run that was chosen, but for its raster.
@@ -150,7 +149,7 @@ class RunView:
             "version": self.version,
             "clients": clients,
             "cutoff": (getattr(learned, "cutoff", None) or 0) if plain else None,
-            "settings": _shown_settings(self.config) if self.config else {},
+            "settings": shown_values(self.config) if self.config else {},
             "nodes": self.reader.text(self.run.nodes_file).get("nodes", []),
             "protection": _columns(rounds),
         }
@@ -168,11 +167,6 @@ def _settings(config: RunConfig) -> dict[str, Any]:
         "metric": task.metric.replace("_", " "),
         "percent": task.percent,
     }
-
-
-def _shown_settings(config: RunConfig) -> dict[str, Any]:
-    own = {"data-dir", "run-dir", "resume"}
-    return {key: value for key, value in config.to_dict().items() if key not in own}
 
 
 def _class_accuracy(entries: list[dict[str, Any]], classes: int) -> NDArray[np.float64] | None:

@@ -3,6 +3,6 @@
 from simulations.patterns.base import Pattern
 from simulations.registry import Registry
 
-PATTERNS: Registry[Pattern] = Registry("pattern", Pattern, __name__, "fedau.patterns")
+PATTERNS: Registry[Pattern] = Registry(Pattern, __name__, "fedau.patterns")
 
 __all__ = ["PATTERNS", "Pattern"]

@@ -17,6 +17,8 @@ Probabilities = NDArray[np.float64]
 class Pattern(Entry):
     """A family of participation processes; a subclass is a frozen dataclass with its parameters."""
 
+    key = "pattern"
+
     simulated: ClassVar[bool] = True
     """Whether a simulation can play it."""
 

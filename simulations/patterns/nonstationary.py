@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from fedau_flwr.availability import ArrivalDeparture, InterleavedSine, Process, Sine, Staircase
 from simulations.patterns.base import Pattern, Probabilities
-from simulations.registry import check
+from simulations.registry import check, parameter
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,7 @@ class SinePattern(Pattern):
     place = 6
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         head, level = f"of pattern {self.name}", self.level
         check(f"period {head}", self.period, self.period >= 1, "at least 1")
         check(f"level {head}", level, 0 < level < math.inf, "above 0")
@@ -39,14 +40,10 @@ class InterleavedSinePattern(SinePattern):
     period: int = 20
     amplitude: float = 0.3
     level: float = 0.7
-    least: float = 0.1
+    least: float = parameter("in [0, 1]", lambda v: 0 <= v <= 1, 0.1)
 
     name = "interleaved-sine"
     place = 10
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check("least of pattern interleaved-sine", self.least, 0 <= self.least <= 1, "in [0, 1]")
 
     def process(self, p: Probabilities, *, seed: int, rounds: int) -> Process:
         """Return draws with probabilities that swing, and vanish when they are small."""
@@ -58,16 +55,13 @@ class InterleavedSinePattern(SinePattern):
 class StaircasePattern(Pattern):
     """Probabilities are multiplied by one level after the other."""
 
-    length: int = 50
-    levels: tuple[float, ...] = (1.0, 0.4)
+    length: int = parameter("at least 1", lambda v: v >= 1, 50)
+    levels: tuple[float, ...] = parameter(
+        "numbers of 0 or more", lambda v: all(0 <= level < math.inf for level in v), (1.0, 0.4)
+    )
 
     name = "staircase"
     place = 7
-
-    def __post_init__(self) -> None:
-        check("length of pattern staircase", self.length, self.length >= 1, "at least 1")
-        fine = all(0 <= level < math.inf for level in self.levels)
-        check("levels of pattern staircase", self.levels, fine, "numbers of 0 or more")
 
     def process(self, p: Probabilities, *, seed: int, rounds: int) -> Process:
         """Return draws with probabilities that go up and down in steps."""

@@ -1,7 +1,6 @@
 """Participation with a pause after every turn."""
 
 from dataclasses import dataclass
-from functools import cached_property
 
 from fedau_flwr.availability import Process, Separated
 from simulations.patterns.base import Pattern, Probabilities
@@ -12,7 +11,7 @@ from simulations.patterns.stationary import (
     CyclicStartsInactive,
     MarkovPattern,
 )
-from simulations.registry import check
+from simulations.registry import parameter
 
 BASES: dict[str, type[Pattern]] = {
     kind.name: kind
@@ -25,24 +24,13 @@ BASES: dict[str, type[Pattern]] = {
 class SeparatedPattern(Pattern):
     """As another pattern, but a client stays away for so many rounds after each turn."""
 
-    separation: int = 10
-    base: str = BernoulliPattern.name
+    separation: int = parameter("from 0 to 32767", lambda v: 0 <= v < 2**15, 10)
+    base: str = parameter(f"one of {', '.join(BASES)}", BASES.__contains__, BernoulliPattern.name)
 
     name = "separated"
     place = 14
 
-    def __post_init__(self) -> None:
-        fine = 0 <= self.separation < 2**15
-        check("separation of pattern separated", self.separation, fine, "from 0 to 32767")
-        rule = f"one of {', '.join(BASES)}"
-        check("base of pattern separated", self.base, self.base in BASES, rule)
-
-    @cached_property
-    def inner(self) -> Pattern:
-        """The pattern that would be there otherwise."""
-        return BASES[self.base]()
-
     def process(self, p: Probabilities, *, seed: int, rounds: int) -> Process:
         """Return the other pattern with pauses."""
-        inner = self.inner.process(p, seed=seed, rounds=rounds)
+        inner = BASES[self.base]().process(p, seed=seed, rounds=rounds)
         return Separated(inner, self.separation)

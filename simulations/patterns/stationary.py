@@ -9,7 +9,7 @@ from fedau_flwr.availability import Bernoulli, Cyclic, Markov, Process
 from fedau_flwr.availability.authors import AuthorsBernoulli, AuthorsCyclic, AuthorsMarkov
 from fedau_flwr.availability.cyclic import CyclicVariant
 from simulations.patterns.base import Pattern, Probabilities
-from simulations.registry import check
+from simulations.registry import parameter
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,10 @@ class BernoulliPattern(Pattern):
 class MarkovPattern(Pattern):
     """A chain of two states per client, which comes back with at most this probability."""
 
-    max_activation: float = 0.05
+    max_activation: float = parameter("in (0, 1]", lambda v: 0 < v <= 1, 0.05)
 
     name = "markov"
     place = 2
-
-    def __post_init__(self) -> None:
-        value = self.max_activation
-        check("max_activation of pattern markov", value, 0 < value <= 1, "in (0, 1]")
 
     def process(self, p: Probabilities, *, seed: int, rounds: int) -> Process:
         """Return the chains."""
@@ -54,14 +50,11 @@ class MarkovPattern(Pattern):
 class CyclicPattern(Pattern):
     """Each client is there for one stretch of every period, from a random round on."""
 
-    period: int = 100
+    period: int = parameter("at least 1", lambda v: v >= 1, 100)
 
     name = "cyclic"
     place = 3
     variant: ClassVar[CyclicVariant] = "random-offset"
-
-    def __post_init__(self) -> None:
-        check(f"period of pattern {self.name}", self.period, self.period >= 1, "at least 1")
 
     def process(self, p: Probabilities, *, seed: int, rounds: int) -> Process:
         """Return the cycles."""

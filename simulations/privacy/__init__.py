@@ -3,6 +3,6 @@
 from simulations.privacy.base import Privacy
 from simulations.registry import Registry
 
-PRIVACY: Registry[Privacy] = Registry("privacy", Privacy, __name__, "fedau.privacy")
+PRIVACY: Registry[Privacy] = Registry(Privacy, __name__, "fedau.privacy")
 
 __all__ = ["PRIVACY", "Privacy"]

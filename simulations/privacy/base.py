@@ -15,6 +15,8 @@ from simulations.registry import Entry
 class Privacy(Entry):
     """A way to keep sums private; a subclass is a frozen dataclass with its parameters."""
 
+    key = "privacy"
+
     private: ClassVar[bool] = True
     """Whether it keeps anything private at all."""
 
@@ -24,9 +26,8 @@ class Privacy(Entry):
     @property
     def apart(self) -> Separation:
         """How often a client takes part at most."""
-        return Separation(
-            getattr(self, "separation", 1), getattr(self, "participations", 0) or None
-        )
+        limit = getattr(self, "participations", 0) or None
+        return Separation(getattr(self, "separation", 1), limit)
 
     def relations(self, method: Method, *, secure: bool) -> Iterator[tuple[str, bool, str]]:
         """Give keys of a run whose values have to fit, whether they do, and the rule."""

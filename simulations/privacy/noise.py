@@ -6,28 +6,18 @@ from pathlib import Path
 from fedau_flwr import GaussianPrivacy, MatrixPrivacy, PrivacyBudget
 from fedau_flwr.privacy.gdp import noise_multiplier, participations
 from simulations.privacy.base import Privacy
-from simulations.registry import check
+from simulations.registry import parameter
 
 
 @dataclass(frozen=True)
 class Noise(Privacy):
     """What both kinds of noise have in common."""
 
-    epsilon: float = 8.0
-    delta: float = 1e-5
-    norm: float = 1.0
-    separation: int = 1
-    participations: int = 0
-
-    def __post_init__(self) -> None:
-        key = f"of privacy {self.name}"
-        for name in ("epsilon", "norm"):
-            value = getattr(self, name)
-            check(f"{name} {key}", value, value > 0, "above 0")
-        check(f"delta {key}", self.delta, 0 < self.delta < 1, "strictly between 0 and 1")
-        check(f"separation {key}", self.separation, self.separation >= 1, "at least 1")
-        limit = self.participations
-        check(f"participations {key}", limit, limit >= 0, "at least 1, or 0 for no limit")
+    epsilon: float = parameter("above 0", lambda v: v > 0, 8.0)
+    delta: float = parameter("strictly between 0 and 1", lambda v: 0 < v < 1, 1e-5)
+    norm: float = parameter("above 0", lambda v: v > 0, 1.0)
+    separation: int = parameter("at least 1", lambda v: v >= 1, 1)
+    participations: int = parameter("at least 1, or 0 for no limit", lambda v: v >= 0, 0)
 
 
 @dataclass(frozen=True)
@@ -39,14 +29,12 @@ class IndependentNoise(Noise):
 
     def settings(self, rounds: int, directory: Path | None) -> GaussianPrivacy:
         """Return the noise for so many rounds, and a budget that remembers across a crash."""
+        journal, apart = directory / "spent.txt" if directory else None, self.apart
         budget = PrivacyBudget(
-            self.epsilon,
-            self.delta,
-            journal=directory / "spent.txt" if directory else None,
-            separation=self.separation,
-            participations=self.apart.limit,
-        )
-        releases = participations(rounds, self.separation, self.apart.limit)
+            self.epsilon, self.delta, journal=journal, separation=apart.rounds,
+            participations=apart.limit,
+        )  # fmt: skip
+        releases = participations(rounds, apart.rounds, apart.limit)
         multiplier = noise_multiplier(self.epsilon, self.delta, releases)
         return GaussianPrivacy(self.norm, multiplier, budget=budget)
 
@@ -55,15 +43,11 @@ class IndependentNoise(Noise):
 class CorrelatedNoise(Noise):
     """Noise of which later rounds take back some of the earlier (MatrixPrivacy); bands 0: auto."""
 
-    bands: int = 0
+    bands: int = parameter("at least 1, or 0 for auto", lambda v: v >= 0, 0)
 
     name = "matrix"
     place = 3
     on_secure_sums = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check("bands of privacy matrix", self.bands, self.bands >= 0, "at least 1, or 0 for auto")
 
     def settings(self, rounds: int, directory: Path | None) -> MatrixPrivacy:
         """Return the noise for so many rounds, with its releases in the run's directory."""

@@ -60,13 +60,10 @@ def not_run(settings: Iterable[Setting]) -> list[Setting]:
     """
     found = {_as_published(setting): setting for setting in settings}
     tables = {_of_any_pattern(cell): setting for cell, setting in found.items()}
-    return [
-        replace(
-            like, pattern=cell.pattern, method=cell.method, lr=cell.lr, server_lr=cell.server_lr
-        )
-        for cell in _published()
-        if cell not in found and (like := tables.get(_of_any_pattern(cell))) is not None
-    ]
+    others = [cell for cell in _published() if cell not in found]
+    pairs = [(cell, tables.get(_of_any_pattern(cell))) for cell in others]
+    own = ("pattern", "method", "lr", "server_lr")
+    return [replace(like, **{k: getattr(cell, k) for k in own}) for cell, like in pairs if like]
 
 
 def shortened(setting: Setting) -> int | None:
@@ -83,9 +80,8 @@ def _as_published(setting: Setting) -> Setting:
     pattern = setting.pattern
     if isinstance(pattern, CyclicPattern):
         pattern = CyclicPattern(pattern.period)
-    return replace(
-        setting, pattern=pattern, augmentation="per-image", batches="per-round", draw="own"
-    )
+    ours: dict[str, Any] = {"augmentation": "per-image", "batches": "per-round", "draw": "own"}
+    return replace(setting, pattern=pattern, **ours)
 
 
 def _of_any_pattern(cell: Setting) -> Setting:

@@ -10,7 +10,6 @@ from simulations.report import plot_style as style
 from simulations.report.runs import Run
 from simulations.report.setting import Columns
 from simulations.report.statistics import PaperCell, paper_cells
-from simulations.report.table import Spread
 from simulations.tasks.arrays import PARTS
 
 _ROW = 0.27
@@ -38,7 +37,7 @@ def paper_plot(runs: Sequence[Run]) -> Figure | None:
             ("the paper", [cell.theirs for cell in here], "#D55E00", "D", 0.14),
         )
         for label, spreads, colour, marker, shift in sides:
-            bars = [_bar(spread) for spread in spreads]
+            bars = [spread.std or 0.0 for spread in spreads]
             means = [spread.mean for spread in spreads]
             look: dict[str, Any] = {"color": colour, "marker": marker, "ms": 4.5, "capsize": 2.5}
             axis.errorbar(means, places + shift, xerr=bars, ls="", label=label, **look)
@@ -47,7 +46,3 @@ def paper_plot(runs: Sequence[Run]) -> Figure | None:
     axes[0].set_ylim(len(rows) - 0.5, -0.5)
     style.legend_below(figure, axes[0])
     return figure
-
-
-def _bar(spread: Spread) -> float:
-    return 0.0 if spread.std is None else spread.std

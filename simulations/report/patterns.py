@@ -43,13 +43,11 @@ def _one_client(config: RunConfig, text: str, probability: float) -> NDArray[np.
     pattern = PATTERNS.find(text)
     if pattern.recorded:
         experiment = open_experiment(replace(config, pattern=text))
-        process, client = (
-            experiment.process,
-            int(np.argmin(abs(experiment.probabilities - probability))),
-        )
+        process, given = experiment.process, experiment.probabilities
     else:
         given = np.array([probability])
-        process, client = pattern.process(given, seed=config.seed, rounds=config.rounds), 0
+        process = pattern.process(given, seed=config.seed, rounds=config.rounds)
+    client = int(np.argmin(abs(given - probability)))
     return np.array([process.active(t)[client] for t in range(SHOWN_ROUNDS)], float)
 
 
@@ -74,7 +72,5 @@ def participation_of(process: Process, rounds: int) -> tuple[float, float | None
         first[there & (first < 0)] = t
         last[there] = t
         turns += there
-    intervals = int(np.maximum(turns - 1, 0).sum())
-    return float(turns.mean() / rounds), float(
-        (last - first).sum() / intervals
-    ) if intervals else None
+    share, intervals = float(turns.mean() / rounds), int(np.maximum(turns - 1, 0).sum())
+    return share, float((last - first).sum() / intervals) if intervals else None

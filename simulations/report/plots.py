@@ -40,11 +40,10 @@ _WORTH = 2 / 3
 """The share of its height below which a picture is cut: less would win no room."""
 
 Floats = NDArray[np.float64]
+Runs = Sequence[Run]
 
 
-def draw_runs(
-    runs: Sequence[Run], out: Path, *, kinds: Sequence[str] = KINDS, **options: Any
-) -> list[Path]:
+def draw_runs(runs: Runs, out: Path, *, kinds: Sequence[str] = KINDS, **options: Any) -> list[Path]:
     """Draw runs into the directory `out`, with the options of `plot_style.save`."""
     for kind in kinds:
         if kind not in KINDS:
@@ -53,7 +52,7 @@ def draw_runs(
     return [p for name, figure in drawn for p in style.save(figure, out / name, **options)]
 
 
-def figures(runs: Sequence[Run], kinds: Sequence[str] = KINDS) -> Iterator[tuple[str, Figure]]:
+def figures(runs: Runs, kinds: Sequence[str] = KINDS) -> Iterator[tuple[str, Figure]]:
     """Yield the figures of runs, each with its name, as far as they have what is to be drawn."""
     for panel in panels(runs):
         for kind, make in _OF_PANELS.items():

@@ -119,11 +119,8 @@ def spread(runs: Sequence[Run]) -> Table | None:
         remark="Mean ± standard deviation over seeds, of the final model.",
     )
     for setting, group in grouped(finished, lambda run: run.setting).items():
-        paper = published(setting)
-        values = [
-            [np.nanstd(run.clients[key]) for run in group if run.clients is not None]
-            for key in SPREADS
-        ]
+        paper, held = published(setting), [run.clients for run in group if run.clients]
+        values = [[np.nanstd(clients[key]) for clients in held] for key in SPREADS]
         ours = [Spread.of(values[0], scale=1.0, digits=3), *map(Spread.of, values[1:])]
         theirs = ["", "", ""]
         if paper is not None and paper.spread is not None:
@@ -170,14 +167,9 @@ def shown_classes(
 
 
 def present(
-    paths: Iterable[Path],
-    where: Path,
-    console: Console,
-    *,
-    each_seed: bool = False,
-    copied_from: Path | None = None,
-    **plots: Any,
-) -> None:
+    paths: Iterable[Path], where: Path, console: Console, *, each_seed: bool = False,
+    copied_from: Path | None = None, **plots: Any,
+) -> None:  # fmt: skip
     """Print and write the tables of the runs in `paths` below `where`, draw them, make their page.
 
     Runs that were interrupted before their first report are left out. The page is made of what

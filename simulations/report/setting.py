@@ -91,6 +91,12 @@ def varying(settings: Iterable[Setting]) -> list[str]:
     return [key for key, by in values.items() if any(len(some) > 1 for some in by.values())]
 
 
+def shown_values(config: RunConfig) -> dict[str, Any]:
+    """Return what others are told of a run's settings: nothing of it is a place on this machine."""
+    own = ("run-dir", "data-dir", "resume")
+    return {key: value for key, value in config.to_dict().items() if key not in own}
+
+
 def display_name(key: str) -> str:
     """Return what a key of `Setting` is called in tables and plots."""
     names = {item.name: item.metadata["name"] for item in fields(Setting)}

@@ -39,12 +39,10 @@ _FEDAWE = "fedawe:clip=0.5:mean=true"
 _CIFAR = {"dataset": ("cifar10",), "pattern": ("bernoulli",)}
 
 STUDIES: Mapping[str, Study] = {
-    "main": Study(
-        {
-            "dataset": ("svhn", "cifar10", "cifar100", "cinic10"),
-            "pattern": ("bernoulli", "markov", "cyclic"),
-        }
-    ),
+    "main": Study({
+        "dataset": ("svhn", "cifar10", "cifar100", "cinic10"),
+        "pattern": ("bernoulli", "markov", "cyclic"),
+    }),
     "heterogeneity": Study({**_CIFAR, "alpha_participation": (0.01, 0.05, 0.1, 0.5, 1.0)}),
     "low-participation": Study(
         {**_CIFAR, "mean_participation": MEANS},
@@ -64,24 +62,12 @@ STUDIES: Mapping[str, Study] = {
     "fedawe": Study(
         {
             "dataset": ("svhn", "cifar10"),
-            "pattern": (
-                "bernoulli",
-                "staircase:length=10",
-                "sine:period=20:amplitude=0.3:level=0.7",
-                "interleaved-sine",
-            ),
+            "pattern": ("bernoulli", "staircase:length=10",
+                        "sine:period=20:amplitude=0.3:level=0.7", "interleaved-sine"),
         },
         methods=(_FEDAWE, *PAPER_METHODS[1:]),
-        fixed={
-            "num_server_rounds": 2000,
-            "clients": 100,
-            "draw": "fedawe",
-            "local_steps": 10,
-            "batch_size": 128,
-            "lr": 0.05,
-            "server_lr": 1.0,
-            "lr_decay": 0.1,
-        },
+        fixed={"num_server_rounds": 2000, "clients": 100, "draw": "fedawe", "local_steps": 10,
+               "batch_size": 128, "lr": 0.05, "server_lr": 1.0, "lr_decay": 0.1},
         lr={_FEDAWE: 0.1, "known-statistics": 0.1},
     ),
     "privacy": Study(
@@ -89,26 +75,16 @@ STUDIES: Mapping[str, Study] = {
             "dataset": ("synthetic:train=12000:test=3000",),
             "pattern": ("bernoulli",),
             "privacy": (
-                "none",
-                "gaussian:norm=5",
-                "gaussian:norm=5:separation=20",
-                "matrix:norm=5:separation=20",
-                "gaussian:norm=20",
-                "gaussian:norm=20:separation=20",
-                "matrix:norm=20:separation=20",
+                "none", "gaussian:norm=5", "gaussian:norm=5:separation=20",
+                "matrix:norm=5:separation=20", "gaussian:norm=20",
+                "gaussian:norm=20:separation=20", "matrix:norm=20:separation=20",
             ),
         },
         methods=("fedau:80",),
-        fixed={
-            "num_server_rounds": 300,
-            "clients": 2000,
-            "min_participation": 0.05,
-            "local_steps": 2,
-            "lr": 0.25,
-            "server_lr": 1.0,
-        },
+        fixed={"num_server_rounds": 300, "clients": 2000, "min_participation": 0.05,
+               "local_steps": 2, "lr": 0.25, "server_lr": 1.0},
     ),
-}
+}  # fmt: skip
 
 
 def study(name: str) -> Study:

@@ -79,9 +79,8 @@ class Table:
 
     def csv(self) -> str:
         """Return the table as CSV: a number with a spread takes two columns, mean and std."""
-        two = [
-            any(isinstance(row[i], Spread) for row in self.rows) for i in range(len(self.header))
-        ]
+        places = range(len(self.header))
+        two = [any(isinstance(row[place], Spread) for row in self.rows) for place in places]
         names = zip(self.header, two, strict=True)
         lines = [[[f"{name} mean", f"{name} std"] if both else [name] for name, both in names]]
         for row in self.rows:

@@ -11,6 +11,7 @@ from fedau_flwr.server.callbacks.trackers import FileWriter, MLflowWriter, Scala
 from simulations.config import ConfigError, RunConfig
 from simulations.report.results import tables, write
 from simulations.report.runs import Run
+from simulations.report.setting import shown_values
 from simulations.runs.directory import RunDirectory
 from simulations.runs.summary import SHOWN_CLASSES
 from simulations.tasks.arrays import PARTS
@@ -111,14 +112,14 @@ def open_wandb(project: str, config: RunConfig) -> WandbWriter:
     path = Path(config.run_dir)
     path.mkdir(parents=True, exist_ok=True)
     options = {"project": project, "name": path.name, "group": path.parent.name, "dir": str(path)}
-    return _opened("wandb", project, lambda: WandbWriter(_settings(config), **options))
+    return _opened("wandb", project, lambda: WandbWriter(shown_values(config), **options))
 
 
 def open_mlflow(uri: str, config: RunConfig) -> MLflowWriter:
     """Begin a run in an MLflow store; files of a local one go beside the runs."""
     path, local = Path(config.run_dir), uri.startswith("sqlite:")
     files = (path.parent / "mlflow-files").as_uri() if local else None
-    arguments = (uri, EXPERIMENT, path.name, _settings(config))
+    arguments = (uri, EXPERIMENT, path.name, shown_values(config))
     return _opened("mlflow", uri, lambda: MLflowWriter(*arguments, artifacts=files))
 
 
@@ -130,12 +131,6 @@ def _opened(key: str, value: str, make: Callable[[], Made]) -> Made:
         raise ConfigError(
             f"{key} is {value!r}, but must be what {_NAMES[key]} can write to ({reason})."
         ) from None
-
-
-def _settings(config: RunConfig) -> dict[str, Any]:
-    """Return what a tracker is told: nothing of it is a place on this machine."""
-    own = ("run-dir", "data-dir", "resume")
-    return {key: value for key, value in config.to_dict().items() if key not in own}
 
 
 def scalars(entry: Mapping[str, Any], classes: tuple[str, ...]) -> dict[str, Any]:

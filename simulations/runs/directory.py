@@ -10,14 +10,7 @@ from typing import Any, Self
 
 import tomli_w
 
-from fedau_flwr.files import (
-    append_json_line,
-    drop_rounds_after,
-    read_json_lines,
-    save_text,
-    to_json,
-    write_atomically,
-)
+from fedau_flwr import files
 from simulations.config import RUNS, ConfigError, RunConfig
 
 _NOT_SAVED = ("run-dir", "resume")
@@ -66,7 +59,7 @@ class RunDirectory:
         values = {key: value for key, value in config.to_dict().items() if key not in _NOT_SAVED}
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            write_atomically(self.config_file, lambda file: tomli_w.dump(values, file))
+            files.write_atomically(self.config_file, lambda file: tomli_w.dump(values, file))
         except OSError as error:
             reason = error.strerror or error
             raise self._refusal(f"be a directory that can be written to ({reason})") from None
@@ -96,20 +89,20 @@ class RunDirectory:
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return all reports so far."""
-        return read_json_lines(self.metrics_file)
+        return files.read_json_lines(self.metrics_file)
 
     def report(self, metrics: Mapping[str, Any]) -> None:
         """Add a report."""
-        append_json_line(self.metrics_file, metrics)
+        files.append_json_line(self.metrics_file, metrics)
 
     def forget_reports_after(self, server_round: int) -> None:
         """Drop the reports of rounds that a resumed run will run again."""
-        drop_rounds_after(self.metrics_file, server_round)
+        files.drop_rounds_after(self.metrics_file, server_round)
 
     def finish(self, status: str, server_round: int, sentence: str) -> None:
         """Say how the run ended."""
         outcome = {"status": status, "round": server_round, "sentence": sentence}
-        save_text(self.outcome_file, to_json(outcome))
+        files.save_text(self.outcome_file, files.to_json(outcome))
 
     def outcome(self) -> dict[str, Any]:
         """Return how the run ended, or how it is going on."""

@@ -11,11 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedau_flwr.availability import (
-    Process,
-    participation_probabilities,
-    uniform_class_probabilities,
-)
+from fedau_flwr import availability
+from fedau_flwr.availability import Process
 from fedau_flwr.weighting import Weighting
 from simulations.config import AUTHORS, FEDAWE, ConfigError, RunConfig
 from simulations.registry import check
@@ -57,8 +54,7 @@ def open_experiment(config: RunConfig) -> Experiment:
         process = authors or pattern.process(p, seed=config.seed, rounds=config.rounds)
     except (ValueError, OSError) as error:
         raise ConfigError(str(error)) from None
-    stationary = process.probability
-    p = p if stationary is None else stationary
+    p = p if process.probability is None else process.probability
     return Experiment(config, config.task, arrays, split, p, process)
 
 
@@ -80,25 +76,16 @@ def draw_population(
         check("clients", clients, len(own) == clients, rule)
         split = given_split(task, targets, own)
     elif task.classes:
-        split = dirichlet_split(
-            targets,
-            num_clients=clients,
-            num_classes=task.num_classes,
-            alpha=config.alpha_data,
-            seed=source,
-        )
+        sizes = {"num_clients": clients, "num_classes": task.num_classes}
+        split = dirichlet_split(targets, **sizes, alpha=config.alpha_data, seed=source)
     else:
         split = even_split(task, targets, num_clients=clients, seed=config.seed)
     if config.draw == FEDAWE:
-        probabilities = uniform_class_probabilities(split.class_shares, seed=config.seed)
+        p = availability.uniform_class_probabilities(split.class_shares, seed=config.seed)
     else:
-        probabilities = participation_probabilities(
-            split.class_shares,
-            concentration=config.alpha_participation,
-            mean=config.mean_participation,
-            floor=config.min_participation,
-            seed=source,
-        )
-    pattern = config.participation
-    process = None if authors is None else pattern.authors_process(probabilities, authors)
-    return split, probabilities, process
+        p = availability.participation_probabilities(
+            split.class_shares, concentration=config.alpha_participation, seed=source,
+            mean=config.mean_participation, floor=config.min_participation,
+        )  # fmt: skip
+    process = None if authors is None else config.participation.authors_process(p, authors)
+    return split, p, process

@@ -19,11 +19,8 @@ def export(runs: Iterable[Run], directory: Path, out: Path) -> list[Path]:
 
     Returns where the copies are. What was copied there before is replaced.
     """
-    copies = [
-        _copy(run, out / run.directory.path.relative_to(directory))
-        for run in runs
-        if run.reached is None
-    ]
+    ended = [run for run in runs if run.reached is None]
+    copies = [_copy(run, out / run.directory.path.relative_to(directory)) for run in ended]
     if not copies:
         raise ConfigError(f"DIR is {str(directory)!r}, but must hold at least one run that ended.")
     return copies

@@ -104,14 +104,10 @@ def deployment_loop(
         return Measurement(config.task, {"test": evaluator.evaluate(decode_all(loop.arrays), test)})
 
     progress = Progress(every=None, file=run.progress_file)
+    advice = f"go on with the same `flwr run` and 'run-dir=\"{run.path}\" resume=true' in its run "
+    advice += f"config, or after `fedau deploy local` with `fedau resume {run.path}`"
     # The signals are Flower's, which ends the app in its own way.
-    request = StopOnRequest(
-        run.stop_file,
-        signals=(),
-        advice="go on with the same `flwr run` and "
-        f"'run-dir=\"{run.path}\" resume=true' in its run config, or after `fedau deploy local` "
-        f"with `fedau resume {run.path}`",
-    )
+    request = StopOnRequest(run.stop_file, signals=(), advice=advice)
     return RoundLoop(
         build_strategy(config, directory=run.path),
         grid,
@@ -156,20 +152,16 @@ def build_strategy(
     Without one it is for a real federation, whose loop waits for somebody to be there at all. What
     privacy must not forget is kept in `directory`.
     """
-    options: dict[str, Any] = {
-        "num_clients": config.clients,
-        "server_learning_rate": config.global_lr,
-    }
+    options: dict[str, Any] = {"num_clients": config.clients}
+    options["server_learning_rate"] = config.global_lr
     if (privacy := config.protection.settings(config.rounds, directory)) is not None:
         options["privacy"] = privacy
     timeout = TIMEOUT if grid else config.round_deadline
     if config.secure_sum:
         options["summation"] = SecureSum(
-            min_cohort=LEAST_SECURE,
-            exchange_timeout=timeout,
-            seed=config.seed,
+            min_cohort=LEAST_SECURE, exchange_timeout=timeout, seed=config.seed,
             roster=config.secure_roster or None,
-        )
+        )  # fmt: skip
     if grid is None:
         options["round_timeout"] = timeout
         if config.groups:

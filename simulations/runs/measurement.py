@@ -68,10 +68,7 @@ def measure(
     nodes = list(grid.get_node_ids())[:shards]
     messages = []
     for shard, node in enumerate(nodes):
-        cuts = {
-            part: [task.count(part) * end // len(nodes) for end in (shard, shard + 1)]
-            for part in PARTS
-        }
+        cuts = {p: [task.count(p) * end // len(nodes) for end in (shard, shard + 1)] for p in PARTS}
         config = ConfigRecord({**cuts, "samples": samples})
         content = RecordDict({"arrays": arrays, "config": config})
         messages.append(Message(content, node, MessageType.EVALUATE, ttl=TIMEOUT))

@@ -71,14 +71,9 @@ class NodeRecord(Callback):
             self._raster.widen(2 * len(self.nodes))
         row = {node: place for place, node in enumerate(self.nodes)}
         came = np.array([row[node] for node in report.nodes], np.int64)
-        self._raster.append(
-            states_of(
-                self._raster.clients,
-                came=came,
-                rejected=[row[node] for node in report.reasons],
-                counted=[row[node] for node in report.clients],
-            )
-        )
+        rejected, counted = ([row[n] for n in some] for some in (report.reasons, report.clients))
+        clients = self._raster.clients
+        self._raster.append(states_of(clients, came=came, rejected=rejected, counted=counted))
 
     def round_done(self, loop: RoundLoop, report: RoundReport) -> None:
         """Write the file if the last one is a second old."""

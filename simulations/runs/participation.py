@@ -56,9 +56,8 @@ class ParticipationRecord(Callback):
                 # A strategy that writes no reports of its own knows nodes alone.
                 counted = tuple(client for node in counted for client in roster.clients(node))
             rejected = [client for node in report.reasons for client in roster.clients(node)]
-            states = states_of(
-                len(came), came=np.flatnonzero(came), rejected=rejected, counted=counted
-            )
+            there = np.flatnonzero(came)
+            states = states_of(len(came), came=there, rejected=rejected, counted=counted)
             self._raster.append(states)
             mask = states == COUNTED
             self.last = (int(came.sum()), len(counted))

@@ -41,11 +41,8 @@ class Reports(Callback):
         progress: Progress,
         record: ParticipationRecord | None = None,
     ) -> None:
-        self._run = run
-        self._config = config
-        self._measure = measure
-        self._progress = progress
-        self._record = record
+        self._run, self._config, self._measure = run, config, measure
+        self._progress, self._record = progress, record
         self._seconds: list[float] = []
         self._last: Measurement | None = None
         self.since = [0, 0, 0]
@@ -79,21 +76,14 @@ class Reports(Callback):
         metrics = {**self._last.metrics(), **spent}
         loop.metrics |= metrics
         rounds, participants, counted = self.since
-        self._run.report(
-            {
-                "round": loop.round,
-                **metrics,
-                "participants": participants / rounds,
-                "counted": counted / rounds,
-                "round_seconds": round(float(np.median(self._seconds)), 4),
-                "seconds": round(loop.seconds, 3),
-            }
-        )
+        shares = {"participants": participants / rounds, "counted": counted / rounds}
+        median = round(float(np.median(self._seconds)), 4)
+        times = {"round_seconds": median, "seconds": round(loop.seconds, 3)}
+        self._run.report({"round": loop.round, **metrics, **shares, **times})
         self._seconds.clear()
         self.since = [0, 0, 0]
-        if words := ", ".join(
-            [*filter(None, [str(self._last)]), *(f"{k} {v:.3g}" for k, v in spent.items())]
-        ):
+        said = [str(self._last), *(f"{k} {v:.3g}" for k, v in spent.items())]
+        if words := ", ".join(filter(None, said)):
             throughput = self._progress.words(loop)
             log.info("Round %d/%d: %s; %s", loop.round, loop.rounds, words, throughput)
 
@@ -131,9 +121,7 @@ class Outcome(Callback):
         self._run = run
 
     def on_start(self, loop: RoundLoop) -> None:
-        """Say that the run is going on."""
+        """Say that the run is going on, or how it ended."""
         self._run.finish(loop.status, loop.round, loop.sentence)
 
-    def on_end(self, loop: RoundLoop) -> None:
-        """Say how it ended."""
-        self._run.finish(loop.status, loop.round, loop.sentence)
+    on_end = on_start

@@ -43,9 +43,7 @@ class Summary:
         window = [e for e in metrics if e["round"] > end - rounds]
         keys = [f"{part}_{kind}" for part in PARTS for kind in ("loss", config.task.metric)]
         keys += ["test_class_accuracy"] if config.task.classes else []
-        final = {
-            key: np.mean([np.array(e[key], np.float64) for e in window], axis=0) for key in keys
-        }
+        final = {k: np.mean([np.array(e[k], np.float64) for e in window], axis=0) for k in keys}
         return cls(config, status, final)
 
     def score(self, part: str) -> NDArray[np.float64]:

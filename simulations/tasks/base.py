@@ -38,6 +38,8 @@ class Task(Entry):
     regression: the loss is the squared and the metric the absolute error.
     """
 
+    key = "dataset"
+
     title: ClassVar[str] = ""
     """Its name in tables and plots; the short one by default."""
 

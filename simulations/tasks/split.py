@@ -106,10 +106,8 @@ def given_split(task: Task, targets: NDArray[Any], indices: Sequence[Ints]) -> S
     """
     joined = np.concatenate([np.empty(0, np.int64), *indices]).astype(np.int64)
     if len(joined) and not 0 <= joined.min() <= joined.max() < len(targets):
-        raise DataError(
-            f"the split of {task.title} has samples {joined.min()} to {joined.max()}, but "
-            f"must be within 0 to {len(targets) - 1}."
-        )
+        given, last = f"samples {joined.min()} to {joined.max()}", len(targets) - 1
+        raise DataError(f"the split of {task.title} has {given}, but must be within 0 to {last}.")
     owner = np.repeat(np.arange(len(indices)), [len(some) for some in indices])
     even = np.full((len(indices), task.num_groups), 1 / task.num_groups)
     return _owned(joined, owner, task.groups(targets[joined]), even)

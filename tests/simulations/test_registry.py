@@ -1,6 +1,6 @@
 """Texts of methods, tasks and patterns, and what they stand for."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -20,7 +20,7 @@ HERE = __name__
 class Own(FedAUMethod):
     """A method that is nobody else's."""
 
-    bold: bool = False
+    bold: bool = field(default=False, metadata={"of": "their own"})
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,7 @@ def test_a_text_stands_for_an_object_and_back(registry, text, found, canonical):
          "of a class derived from simulations.methods.Method."),
         (METHODS, f"{HERE}:Half", f"method is '{HERE}:Half', but must be a class that has "
          "strategy."),
+        (METHODS, f"{HERE}:Own:-1", "cutoff of method own is -1, but must be 0 or more."),
         (METHODS, f"{HERE}:Own:bold=1", "bold of method own is '1', but must be true or false."),
         (METHODS, f"{HERE}:Strict", "This one is never right."),
         (TASKS, "mnist", "dataset is 'mnist', but must be one of svhn, cifar10, cifar100"),

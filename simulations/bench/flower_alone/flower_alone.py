@@ -13,11 +13,11 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
-from flwr.serverapp.strategy import FedAvg
 
 from fedau_flwr.availability import AvailabilityGrid, answer_identity
 from fedau_flwr.files import save_arrays
 from simulations.bench.plain_step import PlainTrainer
+from simulations.methods.fedavg import FedAvgMethod
 from simulations.nodes.resident import initial_parameters
 from simulations.nodes.worker import LR, Worker, worker_for
 from simulations.runs.directory import RunDirectory
@@ -45,15 +45,9 @@ def main(grid: Grid, context: Context) -> None:
         moments.append(time.perf_counter())
 
     model = initial_parameters(experiment.task, seed=config.seed)
-    strategy = FedAvg(
-        fraction_evaluate=0.0, min_train_nodes=0, min_evaluate_nodes=0, min_available_nodes=0
-    )
-    strategy.start(
-        present,
-        ArrayRecord({name: Array(value) for name, value in model.items()}),
-        num_rounds=config.rounds,
-        evaluate_fn=present.following(note),
-    )
+    arrays = ArrayRecord({name: Array(value) for name, value in model.items()})
+    strategy, follow = FedAvgMethod().strategy(), present.following(note)
+    strategy.start(present, arrays, num_rounds=config.rounds, evaluate_fn=follow)
     save_arrays(run.times_file, {"exchange": np.diff(moments)})
     run.finish("finished", config.rounds, "The run finished.")
 
@@ -74,18 +68,11 @@ def train(message: Message, context: Context) -> Message:
     model = {name: array.numpy() for name, array in arrays.items()}
     settings = {LR: config.local_lr, "server-round": message.content["config"]["server-round"]}
     if context.run_config["plain"]:
-        trained = (
-            plain_trainer(worker)
-            .train(
-                model,
-                worker.experiment.split.client(number),
-                lr=config.local_lr,
-                seed=(config.seed, number, int(str(settings["server-round"]))),
-                steps=config.local_steps,
-                batch=config.batch_size,
-            )
-            .parameters
-        )
+        seed = (config.seed, number, int(str(settings["server-round"])))
+        how = {"steps": config.local_steps, "batch": config.batch_size}
+        held = worker.experiment.split.client(number)
+        result = plain_trainer(worker).train(model, held, lr=config.local_lr, seed=seed, **how)
+        trained = result.parameters
     else:
         trained = worker.train(number, model, settings)
     reply = ArrayRecord({name: Array(value) for name, value in trained.items()})

@@ -96,17 +96,12 @@ class Peer:
             variables |= {"WORLD_SIZE": str(processes), "RANK": "0", "LOCAL_RANK": "0"}
             variables |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
             variables |= {"TORCHELASTIC_RUN_ID": "bench", "GLOO_SOCKET_IFNAME": "lo"}
-        program = Path(__file__).with_name(f"run_{name}.py")
+        program, pipe = Path(__file__).with_name(f"run_{name}.py"), subprocess.PIPE
         self._process = subprocess.Popen(
-            [str(python), str(program), str(folder)],
-            cwd=tempfile.mkdtemp(dir=folder),
+            [str(python), str(program), str(folder)], stdin=pipe, stdout=pipe, stderr=self._log,
+            text=True, start_new_session=True, cwd=tempfile.mkdtemp(dir=folder),
             env={**os.environ, **variables},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-            start_new_session=True,
-        )
+        )  # fmt: skip
 
     def __enter__(self) -> Self:
         return self
@@ -162,24 +157,22 @@ def _best(name: str, python: Path, folder: Path, cores: int, say: Say) -> Peer:
     settings = [(1, threads) for threads in sorted({1, cores})]
     if name == "pfl" and cores > 1:
         settings.append((cores, 1))
-    found: tuple[float, Peer] | None = None
+    found: list[tuple[float, Peer]] = []
+    running = ExitStack()
     for processes, threads in settings:
         say(f"{name} with {processes} process(es) of {threads} thread(s)")
-        peer = Peer(name, python, folder, processes, threads)
-        try:
-            peer.answer()
-            seconds = [peer.round(1) for _ in range(TRIALS)][-1]
-        except RunFailure as failure:
-            say(f"{name} otherwise ({failure})")
-            peer.__exit__()
-            continue
-        except BaseException:
-            peer.__exit__()
-            raise
-        if found is None or seconds < found[0]:
-            found, peer = (seconds, peer), found[1] if found else None
-        if peer is not None:
-            peer.__exit__()
-    if found is None:
+        with ExitStack() as trial:
+            peer = trial.enter_context(Peer(name, python, folder, processes, threads))
+            try:
+                peer.answer()
+                seconds = [peer.round(1) for _ in range(TRIALS)][-1]
+            except RunFailure as failure:
+                say(f"{name} otherwise ({failure})")
+                continue
+            if not found or seconds < found[-1][0]:
+                found.append((seconds, peer))
+                running.close()
+                running = trial.pop_all()
+    if not found:
         raise RunFailure(f"{name} runs at none of its settings.")
-    return found[1]
+    return found[-1][1]

@@ -1,6 +1,6 @@
 """What every peer's program shares; it runs in the peer's environment, where this suite is not.
 
-A program is started with a folder that holds the problem: array files of images and labels, and
+A program is started with a folder that holds the `problem`: array files of images and labels, and
 ``problem.npz`` with who holds what, who comes when, and the initial model. It says when it is
 ready, and then runs the round that it is asked for and answers with its seconds, one JSON line
 each. Everything else that it prints goes to its standard error.
@@ -49,10 +49,9 @@ class Problem:
         self.settings: dict[str, Any] = json.loads(str(given["settings"]))
         self.pixels = np.load(self.settings["images"], mmap_mode="r")
         self.labels = torch.from_numpy(np.load(self.settings["labels"]))
+        mean, std = (torch.tensor(values).view(3, 1, 1) for values in (MEAN, STD))
         scaled = torch.from_numpy(np.array(self.pixels)).permute(0, 3, 1, 2).float().div_(255)
-        self.images = scaled.sub_(torch.tensor(MEAN).view(3, 1, 1)).div_(
-            torch.tensor(STD).view(3, 1, 1)
-        )
+        self.images = scaled.sub_(mean).div_(std)
         self.clients = np.split(given["indices"], given["offsets"][1:-1])
         self.came = np.split(given["came"], given["rounds"][1:-1])
         self.model = {k[6:]: torch.from_numpy(v) for k, v in given.items() if k[:6] == "model:"}
@@ -61,15 +60,12 @@ class Problem:
 
     def module(self) -> nn.Module:
         """Return the network as the paper describes it, with the initial parameters."""
-        widths = [
-            2048,
-            *(v.shape[0] for k, v in self.model.items() if k[:5] == "dense" and v.ndim == 2),
-        ]
+        dense = [v.shape[0] for k, v in self.model.items() if k[:5] == "dense" and v.ndim == 2]
         layers: list[nn.Module] = []
         for channels in (3, 32):
             layers += [nn.Conv2d(channels, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
         layers.append(nn.Flatten())
-        for inputs, outputs in pairwise(widths):
+        for inputs, outputs in pairwise([2048, *dense]):
             layers += [nn.Linear(inputs, outputs), nn.ReLU()]
         module = nn.Sequential(*layers[:-1])
         with torch.no_grad():
@@ -81,22 +77,23 @@ class Problem:
         """Return the images of all local steps, each batch cropped and mirrored at random."""
         held = self.clients[client]
         size = min(self.batch, len(held))
-        order = np.concatenate(
-            [np.random.permutation(held) for _ in range(-(-self.steps * size // len(held)))]
-        )
+        passes = range(-(-self.steps * size // len(held)))
+        order = np.concatenate([np.random.permutation(held) for _ in passes])
         chosen = torch.from_numpy(order[: self.steps * size])
         padded = nn.functional.pad(self.images[chosen], (4, 4, 4, 4))
         down, right = torch.randint(0, 9, (2,)).tolist()
         images = padded[:, :, down : down + 32, right : right + 32]
-        return (images.flip(3) if torch.rand(()) < 0.5 else images).contiguous(), self.labels[
-            chosen
-        ]
+        images = images.flip(3) if torch.rand(()) < 0.5 else images
+        return images.contiguous(), self.labels[chosen]
 
     def batches(self, client: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Return the batches of all local steps."""
         images, labels = self.sample(client)
         size = len(labels) // self.steps
         return list(zip(torch.split(images, size), torch.split(labels, size), strict=True))
+
+
+problem = Problem(Path(sys.argv[1]))
 
 
 def answer(value: object) -> None:
@@ -113,10 +110,10 @@ def commands() -> Iterator[tuple[int, int]]:
         yield asked["round"], asked["threads"]
 
 
-def serve(problem: Problem, run_round: Callable[[list[int]], object]) -> None:
-    """Run the rounds that are asked for."""
+def serve(run_round: Callable[[list[int]], object]) -> None:
+    """Run the rounds that are asked for, each with the numbers of those who come."""
     for number, threads in commands():
         torch.set_num_threads(threads)
         start = time.perf_counter()
-        run_round([int(client) for client in problem.came[number - 1]])
+        run_round(problem.came[number - 1].tolist())
         answer(time.perf_counter() - start)

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from driver import Problem, answer, commands
+from driver import answer, commands, problem
 
-problem = Problem(Path(sys.argv[1]))
 program = Path(problem.settings["authors"])
 import torchvision.datasets
 
@@ -62,7 +61,7 @@ def report(*words, **options):
     except StopIteration:
         raise SystemExit from None
     torch.set_num_threads(threads)
-    current = {int(client) for client in problem.came[number - 1]}
+    current = set(problem.came[number - 1].tolist())
     began = time.perf_counter()
 
 

@@ -1,14 +1,9 @@
 """FedLab: its serial trainer and its synchronous server in a standalone pipeline."""
 
-import sys
-from pathlib import Path
-
-from driver import Problem, serve
+from driver import problem, serve
 from fedlab.contrib.algorithm.basic_client import SGDSerialClientTrainer
 from fedlab.contrib.algorithm.basic_server import SyncServerHandler
 from fedlab.core.standalone import StandalonePipeline
-
-problem = Problem(Path(sys.argv[1]))
 
 
 class Data:
@@ -50,4 +45,4 @@ def run_round(clients):
     pipeline.main()
 
 
-serve(problem, run_round)
+serve(run_round)

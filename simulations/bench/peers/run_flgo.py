@@ -8,14 +8,10 @@ from pathlib import Path
 import flgo
 import flgo.experiment.logger
 import torch
-from driver import Problem, serve
+from driver import problem, serve
 from flgo.algorithm import fedavg
-from flgo.benchmark.toolkits.cv.classification import (
-    FromDatasetPipe,
-    GeneralCalculator,  # noqa: F401 -- the task's own module takes it from here
-)
+from flgo.benchmark.toolkits.cv.classification import FromDatasetPipe
 
-problem = Problem(Path(sys.argv[1]))
 everything = torch.utils.data.TensorDataset(problem.images, problem.labels)
 current: list[int] = []
 
@@ -41,10 +37,6 @@ class Client(fedavg.Client):
         return self.left.pop()
 
 
-def get_model():
-    return problem.module()
-
-
 algorithm = type(sys)("algorithm")
 algorithm.Server, algorithm.Client = Server, Client
 home = Path(tempfile.mkdtemp())
@@ -52,25 +44,19 @@ task, benchmark = home / "task", home / "given_benchmark"
 for folder in (task, benchmark):
     folder.mkdir()
 (benchmark / "__init__.py").touch()
-(benchmark / "core.py").write_text(
-    "from __main__ import GeneralCalculator as TaskCalculator, TaskPipe\n"
-)
-names = [f"Client{number}" for number in range(len(problem.clients))]
-held = {
-    name: {"data": indices.tolist()} for name, indices in zip(names, problem.clients, strict=True)
-}
-(task / "data.json").write_text(json.dumps({"client_names": names, **held}))
+(benchmark / "core.py").write_text(f"""
+from __main__ import TaskPipe
+from {FromDatasetPipe.__module__} import GeneralCalculator as TaskCalculator
+""")
+held = {f"Client{n}": {"data": some.tolist()} for n, some in enumerate(problem.clients)}
+(task / "data.json").write_text(json.dumps({"client_names": list(held), **held}))
 facts = {"benchmark": benchmark.name, "bmk_path": str(home), "scene": "horizontal"}
-(task / "info").write_text(json.dumps({**facts, "num_clients": len(names)}))
+(task / "info").write_text(json.dumps({**facts, "num_clients": len(held)}))
 options = {"num_steps": problem.steps, "batch_size": problem.batch, "learning_rate": problem.lr}
 options |= {"aggregate": "uniform", "train_holdout": 0.0, "no_tqdm": True, "log_level": "ERROR"}
-runner = flgo.init(
-    str(task),
-    algorithm,
-    options,
-    model=flgo.convert_model(get_model),
-    Logger=flgo.experiment.logger.BasicLogger,
-)
+model = flgo.convert_model(lambda: problem.module())  # noqa: PLW0108 -- a method it takes for a class
+logger = flgo.experiment.logger.BasicLogger
+runner = flgo.init(str(task), algorithm, options, model=model, Logger=logger)
 
 
 def run_round(clients):
@@ -79,4 +65,4 @@ def run_round(clients):
     runner.iterate()
 
 
-serve(problem, run_round)
+serve(run_round)

@@ -1,16 +1,11 @@
 """fluke: its FedAvg with its own clients, server and channel."""
 
-import sys
-from pathlib import Path
-
 import torch
-from driver import Problem, serve
+from driver import problem, serve
 from fluke import DDict, FlukeENV
 from fluke.client import Client
 from fluke.config import OptimizerConfigurator
 from fluke.server import Server
-
-problem = Problem(Path(sys.argv[1]))
 
 
 class Batches:
@@ -30,16 +25,9 @@ FlukeENV().set_seed(1)
 FlukeENV().set_device("cpu")
 FlukeENV().set_eval_cfg(pre_fit=False, post_fit=False, locals=False, server=False)
 optimiser = OptimizerConfigurator(DDict(name="SGD", lr=problem.lr))
+loss = torch.nn.CrossEntropyLoss()
 clients = [
-    Client(
-        number,
-        Batches(number),
-        None,
-        optimiser,
-        torch.nn.CrossEntropyLoss(),
-        local_epochs=1,
-        persistency=False,
-    )
+    Client(number, Batches(number), None, optimiser, loss, local_epochs=1, persistency=False)
     for number in range(len(problem.clients))
 ]
 server = Server(problem.module(), None, clients, weighted=False)
@@ -58,4 +46,4 @@ def run_round(numbers):
     server.aggregate(chosen, server.receive_client_models(chosen, state_dict=False))
 
 
-serve(problem, run_round)
+serve(run_round)

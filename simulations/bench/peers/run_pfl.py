@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 # To import pfl's operations is to wait for the other process.
 RANK, PROCESSES = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
@@ -15,7 +14,7 @@ if PROCESSES > 1 and RANK == 0:
 
 import numpy as np
 import torch
-from driver import Problem, answer, commands
+from driver import answer, commands, problem
 from pfl.aggregate.simulate import SimulatedBackend
 from pfl.algorithm.algorithm_utils import run_train_eval
 from pfl.algorithm.base import NNAlgorithmParams
@@ -29,8 +28,6 @@ from pfl.metrics import Metrics
 
 set_framework_module(pytorch_ops)
 from pfl.model.pytorch import PyTorchModel
-
-problem = Problem(Path(sys.argv[1]))
 
 
 class Network(torch.nn.Module):
@@ -49,7 +46,6 @@ class Network(torch.nn.Module):
         return {}
 
 
-coming: list[int] = []
 sampled = iter(())
 
 
@@ -64,15 +60,14 @@ def make_dataset(user):
 data = FederatedDataset(make_dataset, sample_user)
 network = Network()
 model = PyTorchModel(network, torch.optim.SGD, torch.optim.SGD(network.parameters(), 1.0))
-hyper = NNTrainHyperParams(
-    local_num_epochs=1, local_learning_rate=problem.lr, local_batch_size=problem.batch
-)
+local = {"local_learning_rate": problem.lr, "local_batch_size": problem.batch}
+hyper = NNTrainHyperParams(local_num_epochs=1, **local)
 backend = SimulatedBackend(training_data=data, val_data=data)
 
 
 def run_round(number):
     global model, sampled
-    clients = [int(client) for client in problem.came[number - 1]]
+    clients = problem.came[number - 1].tolist()
     # Every process takes its turn of the same list; what is left over goes to nobody.
     sampled = iter(clients + clients)
     parameters = NNAlgorithmParams(
@@ -89,9 +84,8 @@ def run_round(number):
         metrics |= measured
         if statistics is not None:
             found.append((context, statistics))
-    model, _ = algorithm.process_aggregated_statistics_from_all_contexts(
-        tuple(found), metrics, model
-    )
+    finish = algorithm.process_aggregated_statistics_from_all_contexts
+    model, _ = finish(tuple(found), metrics, model)
 
 
 def told(number, threads):

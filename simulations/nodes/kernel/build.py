@@ -1,7 +1,5 @@
 """Compiles the kernel once, with the compiler that is there, into the user's cache."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

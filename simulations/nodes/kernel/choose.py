@@ -1,12 +1,10 @@
 """Which training step a worker uses, and why."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 
 from simulations.nodes.kernel.build import KernelUnavailable
-from simulations.nodes.kernel.step import Floats, NativeStep
+from simulations.nodes.kernel.step import Masks, NativeStep
 from simulations.tasks import DataError, Task
 from simulations.tasks.images.models import Classifier, SeededDropout
 
@@ -34,9 +32,7 @@ def _native(task: Task, module: nn.Module) -> NativeStep:
     return NativeStep([layer.out_features for layer in layers])
 
 
-def draw_masks(
-    dropout: SeededDropout, inputs: tuple[int, ...], *, steps: int, batch: int
-) -> Floats | None:
+def draw_masks(dropout: SeededDropout, inputs: tuple[int, ...], *, steps: int, batch: int) -> Masks:
     """Draw the factors of dropout for all steps, as the module itself would while training."""
     if dropout.keep == 1:
         return None

@@ -1,7 +1,5 @@
 """The native step as numpy sees it: arrays in, arrays out, everything checked before C++ runs."""
 
-from __future__ import annotations
-
 import ctypes
 import threading
 from collections.abc import Mapping, Sequence
@@ -17,15 +15,15 @@ from simulations.tasks.images.task import IMAGE_SHAPE
 
 _FLATTENED = 2048
 _CONVOLUTIONS = {
-    "conv1.weight": (32, 3, 3, 3),
-    "conv1.bias": (32,),
-    "conv2.weight": (32, 32, 3, 3),
-    "conv2.bias": (32,),
-}
+    "conv1.weight": (32, 3, 3, 3), "conv1.bias": (32,),
+    "conv2.weight": (32, 32, 3, 3), "conv2.bias": (32,),
+}  # fmt: skip
 _EVALUATED = 16  # images at a time
 
 Arrays = Mapping[str, NDArray[Any]]
 Floats = NDArray[np.float32]
+Labels = NDArray[np.int64]
+Masks = Floats | None
 
 
 class NativeStep:
@@ -58,12 +56,7 @@ class NativeStep:
         self._lock = threading.Lock()  # one call at a time uses the memory
 
     def train(
-        self,
-        parameters: Arrays,
-        images: Floats,
-        labels: NDArray[np.int64],
-        lr: float,
-        masks: Floats | None = None,
+        self, parameters: Arrays, images: Floats, labels: Labels, lr: float, masks: Masks = None
     ) -> tuple[dict[str, Floats], Floats]:
         """Run one step of SGD per batch and return the new parameters and each step's mean loss.
 
@@ -79,40 +72,28 @@ class NativeStep:
         losses = np.empty(steps, np.float32)
         with self._lock:
             self._library.fedau_train(
-                self._pointers(trained),
-                *self._layers,
-                _address(images),
-                _address(labels),
-                None if masks is None else _address(masks),
-                ctypes.c_int(steps),
-                ctypes.c_int(batch),
-                ctypes.c_float(lr),
-                self._workspace(batch),
-                _address(losses),
-            )
+                self._pointers(trained), *self._layers, _address(images), _address(labels),
+                None if masks is None else _address(masks), ctypes.c_int(steps),
+                ctypes.c_int(batch), ctypes.c_float(lr), self._workspace(batch), _address(losses),
+            )  # fmt: skip
         return trained, losses
 
     def evaluate(
-        self, parameters: Arrays, images: Floats, labels: NDArray[np.int64]
+        self, parameters: Arrays, images: Floats, labels: Labels
     ) -> tuple[Floats, NDArray[np.bool_]]:
         """Return each image's loss, and whether its class was found; images ``[n, 32, 32, 3]``."""
         (count,) = self._check(parameters, images, labels, 1)
         losses, correct = np.empty(count, np.float32), np.empty(count, np.bool_)
         with self._lock:
             self._library.fedau_evaluate(
-                self._pointers(parameters),
-                *self._layers,
-                _address(images),
-                _address(labels),
-                ctypes.c_int64(count),
-                self._workspace(_EVALUATED),
-                _address(losses),
+                self._pointers(parameters), *self._layers, _address(images), _address(labels),
+                ctypes.c_int64(count), self._workspace(_EVALUATED), _address(losses),
                 _address(correct),
-            )
+            )  # fmt: skip
         return losses, correct
 
     def _check(
-        self, parameters: Arrays, images: Floats, labels: NDArray[np.int64], dimensions: int
+        self, parameters: Arrays, images: Floats, labels: Labels, dimensions: int
     ) -> tuple[int, ...]:
         """Return the shape of the labels, if all arrays are as they must be."""
         if set(parameters) != set(self.shapes):
@@ -122,9 +103,8 @@ class NativeStep:
             _check_array(name, parameters[name], np.float32, expected)
         shape: tuple[int, ...] = np.shape(labels)
         if len(shape) != dimensions or 0 in shape:
-            raise ValueError(
-                f"labels are {list(shape)}, but must have {dimensions} dimensions > 0."
-            )
+            rule = f"have {dimensions} dimensions > 0"
+            raise ValueError(f"labels are {list(shape)}, but must {rule}.")
         _check_array("labels", labels, np.int64, shape)
         lowest, highest, last = labels.min(), labels.max(), self.widths[-1] - 1
         if lowest < 0 or highest > last:

@@ -20,8 +20,7 @@ def _scale_and_shift(
 ) -> tuple[Tensor, Tensor]:
     # Training uses them too, whose tensors are not those of an inference.
     with torch.inference_mode(False):
-        mean = torch.tensor(task.mean, dtype=torch.float64)
-        std = torch.tensor(task.std, dtype=torch.float64)
+        mean, std = torch.tensor([task.mean, task.std], dtype=torch.float64)
         # A line of pixels at a time: broadcasting over three channels alone is four times slower.
         lines = (values.repeat(IMAGE_SHAPE[1]) for values in (1 / (255 * std), -mean / std))
         scale, shift = (line.to(device, dtype) for line in lines)
@@ -47,8 +46,7 @@ def augment(images: Tensor, task: ImageTask, rng: Generator, *, share: int = 1) 
     recipe = task.augmentation
     if recipe.colour:
         images = _change_colours(images.permute(0, 3, 1, 2), rng).permute(0, 2, 3, 1)
-    batch = normalised(images, task)
-    changed = recipe.crop_padding or recipe.flip
+    batch, changed = normalised(images, task), recipe.crop_padding or recipe.flip
     return _crop_and_flip(batch, recipe, share, rng) if changed else batch
 
 

@@ -147,16 +147,12 @@ def check_part(
         ("labels", labels, np.dtype(np.int64), (count,)),
     ):
         if array.dtype != dtype or array.shape != shape:
-            raise DataError(
-                f"{where}: the {part} {kind} of {task.title} must be {dtype} {list(shape)}, "
-                f"but are {array.dtype} {list(array.shape)}."
-            )
-    present = np.unique(labels)
-    if count and (present[0] < 0 or present[-1] >= task.num_classes):
-        raise DataError(
-            f"{where}: the {part} labels of {task.title} must be within 0 to "
-            f"{task.num_classes - 1}, but reach from {present[0]} to {present[-1]}."
-        )
+            rule = f"{dtype} {list(shape)}, but are {array.dtype} {list(array.shape)}"
+            raise DataError(f"{where}: the {part} {kind} of {task.title} must be {rule}.")
+    present, last = np.unique(labels), task.num_classes - 1
+    if count and (present[0] < 0 or present[-1] > last):
+        rule = f"within 0 to {last}, but reach from {present[0]} to {present[-1]}"
+        raise DataError(f"{where}: the {part} labels of {task.title} must be {rule}.")
 
 
 def check_classes(task: ImageTask, part: str, labels: Labels, where: str) -> None:
