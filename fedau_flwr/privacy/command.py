@@ -1,6 +1,7 @@
 """`fedau privacy`: a calculator of what differential privacy costs."""
 
 import csv
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ..checks import check, check_delta
-from .calculator import COLUMNS, effective_noise, least_separation, options, rounds_within
+from .calculator import COLUMNS, Option, effective_noise, least_separation, options, rounds_within
 from .gdp import composed, delta_of, participations
 
 DELTA = 1e-5
@@ -29,9 +30,7 @@ def privacy(
     separation: Annotated[
         int | None, typer.Option(min=1, help="A client takes part at most once in so many rounds.")
     ] = None,
-    participations: Annotated[
-        int | None, typer.Option(min=1, help="And at most so many times.")
-    ] = None,
+    participations: Annotated[int | None, typer.Option(min=1, help="And so often at most.")] = None,
     population: Annotated[
         int | None, typer.Option(min=1, help="N, to say how much noise is on a mean.")
     ] = None,
@@ -61,6 +60,15 @@ def privacy(
         separation=found["separation"],
         limit=participations,
     )
+    _show(table, population)
+    if plot or csv_file:
+        several = _separations(separations, found["rounds"])
+        target = table[1].epsilon if found["epsilon"] is None else found["epsilon"]
+        asked = {"delta": found["delta"], "rounds": found["rounds"], "separations": several}
+        _write(plot, csv_file, {"epsilon": target, **asked})
+
+
+def _show(table: Iterable[Option], population: int | None) -> None:
     row = "{:20} {:>14} {:>16} {:>14} {:>8} {:>8} {:>13}".format
     head = ("participations", "noise multiplier", "relative error", "ε", "vectors")
     typer.echo(row("noise", *head, "noise on mean" if population else "").rstrip())
@@ -68,11 +76,6 @@ def privacy(
         numbers = f"{way.noise_multiplier:.3f}", f"{way.error:.4f}", f"{way.epsilon:.3f}"
         mean = f"{way.noise_multiplier / population:.3g}" if population else ""
         typer.echo(row(way.name, way.participations, *numbers, way.vectors, mean).rstrip())
-    if plot or csv_file:
-        several = _separations(separations, found["rounds"])
-        target = found["epsilon"] if found["epsilon"] is not None else table[1].epsilon
-        asked = {"epsilon": target, "delta": found["delta"], "rounds": found["rounds"]}
-        _write(plot, csv_file, {**asked, "separations": several})
 
 
 def _solved(

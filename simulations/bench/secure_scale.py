@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
 from flwr.clientapp import ClientApp
+from numpy.typing import NDArray
 
 from fedau_flwr import _flower
 from fedau_flwr.secure import Exchange, Identity, Roster, RoundId, SecureClient, SecureRound
@@ -104,16 +105,7 @@ def measure_round(cohort: int, parameters: int, *, signed: bool) -> Cost:
             known = Roster(keys) if client == ONE else Trusting(keys)
             options = {"identity": identities[client], "roster": known}
         secure = SecureClient(client, state=states[client], **options)
-        if exchange is Exchange.MASKED:
-            secure.accept_shares(request)
-            reply: Any = secure.mask(vector if client == ONE else vector[:1])
-        else:
-            reply = {
-                Exchange.KEYS: secure.offer_keys,
-                Exchange.SHARES: secure.deal_shares,
-                Exchange.CONSISTENCY: secure.sign_survivors,
-                Exchange.UNMASK: secure.unmask,
-            }[exchange](request)
+        reply = _answer(secure, exchange, request, vector if client == ONE else vector[:1])
         states[client] = secure.state()
         return reply
 
@@ -145,6 +137,21 @@ def measure_round(cohort: int, parameters: int, *, signed: bool) -> Cost:
     last = ask(Exchange.UNMASK, server.unmask_requests)
     collect(lambda: server.collect_unmask(last))
     return cost
+
+
+def _answer(
+    secure: SecureClient, exchange: Exchange, request: Any, vector: NDArray[np.uint32]
+) -> Any:
+    if exchange is Exchange.MASKED:
+        secure.accept_shares(request)
+        return secure.mask(vector)
+    answers: dict[Exchange, Callable[[Any], Any]] = {
+        Exchange.KEYS: secure.offer_keys,
+        Exchange.SHARES: secure.deal_shares,
+        Exchange.CONSISTENCY: secure.sign_survivors,
+        Exchange.UNMASK: secure.unmask,
+    }
+    return answers[exchange](request)
 
 
 def _timed(cost: Cost, name: str, step: Callable[[], Any]) -> Any:

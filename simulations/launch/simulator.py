@@ -34,6 +34,8 @@ END_SECONDS = 30.0
 _LONGEST_TEMP = 40
 """Ray puts sockets below its directory, and the path of a socket has 107 characters at most."""
 
+_NICENESS = "RAY_worker_niceness"
+
 # Flower's engine would start it by itself, but only when all else is up, and with an autoscaler, a
 # log reader and a dashboard, which nobody looks at and which take half of its start.
 RAY = """
@@ -99,6 +101,8 @@ class Simulator:
         own = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), **self._environment}
         port = 0 if {**os.environ, **own}.get("RAY_ADDRESS") else free_port()
         if port:
+            # Ray would give way to all else on the machine: how nice a run is, its user decides.
+            own = {_NICENESS: os.environ.get(_NICENESS, "0"), **own}
             # The machines of a cluster that is there already share no such files.
             own[DIRECTORY] = f"{self._directory}/arrays"
             own |= {"RAY_ADDRESS": f"127.0.0.1:{port}", "RAY_GCS_SERVER_PORT": f"{port}"}
