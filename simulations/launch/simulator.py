@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
+import psutil
 import tomli_w
 
 from fedau_flwr.server.loop import RunFailure
@@ -158,10 +159,14 @@ class Simulator:
         try:
             interrupted = self._follow(submission, run, follow, before)
         except BaseException:
+            submission.stop()
+            # The server would say of the run that its nodes are dead, as they soon are.
+            for process in self.link.superexec.descendants() if self.link.superexec else ():
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
             last = (run.progress() or {}).get("round", 0)
             sentence = f"The run was broken off; go on with `fedau resume {run.path}`."
             run.finish("failed", last, sentence)
-            submission.stop()
             raise
         outcome = run.outcome()
         if _changed(run.outcome_file) == before or outcome["status"] == "running":

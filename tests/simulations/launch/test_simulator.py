@@ -20,7 +20,13 @@ from tests.simulations.experiments import assert_same, model_of, run, tiny
 
 HOSTS = {"num_server_rounds": 6, "evaluate_every": 3, "method": "mifa"}
 ALONE = {"num_server_rounds": 6, "evaluate_every": 3, "clients_per_node": 1}
+BROKEN_OFF = {"num_server_rounds": 100_000, "evaluate_every": 1, "checkpoint_every": 1}
 CLIENTS, ROUNDS, FAILS_EVERY = 10, 5, 3
+
+
+def leave_after_a_round(run):
+    if (run.progress() or {}).get("round", 0):
+        raise SystemExit
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +64,8 @@ def runs(tmp_path_factory, mark):
             engine={"num-supernodes": CLIENTS, "client-resources-num-cpus": 1},
         )
         assert numpy_app.wait(timeout=240.0) == 0, numpy_app.output()
+        with pytest.raises(SystemExit):
+            simulator.run(tiny(directory, "broken-off", **BROKEN_OFF), 2, leave_after_a_round)
         temporary = set(Path(tempfile.gettempdir()).glob("fedau-*")) - before
         assert simulator.link.home.parent in temporary
     assert not simulator.link.home.parent.exists()
@@ -87,6 +95,18 @@ def test_a_numpy_app_ends_where_the_formula_does(runs):
     assert [len(record["counted"]) for record in records] == [len(counted) for counted in path]
     expected = History(path).model(CLIENTS)
     np.testing.assert_allclose(np.load(runs / "model.npy"), expected, rtol=1e-5)
+
+
+@pytest.mark.engine
+def test_a_run_that_is_broken_off_says_how_to_go_on(runs):
+    """Whatever its server noticed of the end of all others."""
+    run = RunDirectory(runs / "broken-off")
+    outcome = run.outcome()
+    assert outcome["status"] == "failed"
+    assert outcome["round"] >= 1
+    sentence = f"The run was broken off; go on with `fedau resume {run.path}`."
+    assert outcome["sentence"] == sentence
+    assert run.checkpoint_file.exists()
 
 
 @pytest.mark.engine
