@@ -86,6 +86,7 @@ def compared(site, tmp_path_factory):
     return fedau(site, place, f"{command} --out out"), place / "out"
 
 
+@pytest.mark.engine
 def test_names_that_a_package_announces_can_be_compared(compared):
     output, place = compared
     assert "fading rate=0.8" in output
@@ -103,6 +104,7 @@ def test_names_that_a_package_announces_can_be_compared(compared):
     assert (place / "curves-digits-weekdays.png").is_file()
 
 
+@pytest.mark.engine
 def test_an_import_path_needs_no_announcement(compared, site, tmp_path):
     _, place = compared
     bare = tmp_path / "site"
