@@ -126,6 +126,16 @@ class Process:
             )
         self.pids.append(self._popen.pid)
 
+    def suspend(self) -> None:
+        """Stop it where it is, until `resume`; it can be killed all the same."""
+        with suppress(psutil.NoSuchProcess):
+            psutil.Process(self.pid).suspend()
+
+    def resume(self) -> None:
+        """Let it go on."""
+        with suppress(psutil.NoSuchProcess):
+            psutil.Process(self.pid).resume()
+
     def open_output(self) -> TextIOWrapper:
         """Open its log where its output since the last start begins."""
         log = self.log.open("rb")

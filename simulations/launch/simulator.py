@@ -168,6 +168,9 @@ class Simulator:
             sentence = f"The run was broken off; go on with `fedau resume {run.path}`."
             run.finish("failed", last, sentence)
             raise
+        finally:
+            if self.link.superexec is not None:
+                self.link.superexec.resume()
         outcome = run.outcome()
         if _changed(run.outcome_file) == before or outcome["status"] == "running":
             raise RunFailure(
@@ -185,15 +188,20 @@ class Simulator:
         The run is over when its directory says how it ended. Flower and Ray take seconds to
         shut down after that, for which only the next run has to wait.
         """
-        asked = False
+        asked = resting = False
         while True:
             try:
                 while submission.alive:
                     self._check()
                     for update in follow:
                         update(run)
-                    if _changed(run.outcome_file) != before and _ended(run):
+                    begun = _changed(run.outcome_file) != before
+                    if begun and _ended(run):
                         return asked
+                    if begun and not resting and self.link.superexec is not None:
+                        # It has started the run, and would look for another ten times a second.
+                        self.link.superexec.suspend()
+                        resting = True
                     with suppress(TimeoutError):
                         submission.wait(timeout=FOLLOW_SECONDS)
                 return asked

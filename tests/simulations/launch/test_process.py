@@ -123,6 +123,31 @@ def test_who_does_not_listen_is_killed(make):
     assert polite.returncode == -15
 
 
+def test_one_that_is_suspended_does_nothing_until_it_goes_on(make):
+    beats = "import time\nprint('ready', flush=True)\n"
+    process = start(make(beats + "while True:\n time.sleep(0.01)\n print('beat', flush=True)"))
+    process.wait_for("beat", timeout=30.0)
+    process.suspend()
+    psutil_wait(process, psutil.STATUS_STOPPED)
+    before = process.output()
+    time.sleep(0.2)
+    assert process.output() == before
+    process.resume()
+    process.wait_for(before + "beat", timeout=30.0)
+    process.suspend()
+    process.stop()
+    assert not process.alive
+    process.suspend()
+    process.resume()
+
+
+def psutil_wait(process, status):
+    deadline = time.monotonic() + 30.0
+    while psutil.Process(process.pid).status() != status and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert psutil.Process(process.pid).status() == status
+
+
 def test_one_that_ended_but_was_not_reaped_does_not_run(make):
     with subprocess.Popen([sys.executable, "-c", ""]) as child:
         process = psutil.Process(child.pid)

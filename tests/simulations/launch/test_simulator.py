@@ -7,6 +7,7 @@ import uuid
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from fedau_flwr.server.loop import RunFailure
@@ -41,15 +42,22 @@ def runs(tmp_path_factory, mark):
     before = set(Path(tempfile.gettempdir()).glob("fedau-*"))
     with Simulator(workers=2, environment={"FEDAU_TEST_MARK": mark}) as simulator:
         assert marked_processes(mark)
-        seen = []
-        outcome = simulator.run(tiny(directory, "hosts", **HOSTS), 2, seen.append)
+        seen = set()
+
+        def note(_):
+            seen.add(psutil.Process(simulator.link.superexec.pid).status())
+
+        outcome = simulator.run(tiny(directory, "hosts", **HOSTS), 2, note)
         assert outcome == {
             "status": "finished",
             "round": 6,
             "sentence": "The run finished its 6 rounds.",
             "interrupted": False,
         }
-        assert seen
+        # It starts the run, and looks for no other while that goes on.
+        assert psutil.STATUS_STOPPED in seen
+        assert len(seen) > 1
+        assert psutil.Process(simulator.link.superexec.pid).status() != psutil.STATUS_STOPPED
         simulator.run(tiny(directory, "alone", **ALONE), 14)
         numpy_app = simulator.link.run_app(
             APP,
