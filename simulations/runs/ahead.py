@@ -46,6 +46,7 @@ class BusyWorkers:
         self._workers: list[Any] = []
         self._load: list[int] = []
         self._nodes: set[int] = set()
+        self._known: dict[int, tuple[Any, Context]] = {}
         self._closed = False
 
     def close(self) -> None:
@@ -62,21 +63,45 @@ class BusyWorkers:
         The engine lays down no reply when it is given none, and goes on to its next message.
         """
         node = message.metadata.dst_node_id
-
-        def free() -> bool:
-            # A node keeps what its last message has left in its context.
-            return self._closed or (node not in self._nodes and min(self._load) < AHEAD)
-
         with self._changed:
             if not self._workers:
                 self._workers = list(backend.pool.pool)
                 self._load = [0] * len(self._workers)
-            self._changed.wait_for(free)
+            self._known[node] = backend, context
+            self._changed.wait_for(lambda: self._closed or self._free(node))
             if self._closed:
                 return None, context
-            place = self._load.index(min(self._load))
-            self._load[place] += 1
-            self._nodes.add(node)
+            place = self._take(node)
+        self._send(place, backend, context, message)
+        return None, context
+
+    def send_now(self, message: Message) -> bool:
+        """Send a message without the engine's threads, if its node is known and a worker may."""
+        node = message.metadata.dst_node_id
+        with self._changed:
+            if self._closed or node not in self._known or not self._free(node):
+                return False
+            place = self._take(node)
+        try:
+            self._send(place, *self._known[node], message)
+        except Exception:
+            log.debug("The engine will say what is wrong.", exc_info=True)
+            return False
+        return True
+
+    def _free(self, node: int) -> bool:
+        """Return whether a message can go: a node's context has what its last one has left."""
+        return node not in self._nodes and min(self._load) < AHEAD
+
+    def _take(self, node: int) -> int:
+        """Return the worker that has the least to do, which has one message more now."""
+        place = self._load.index(min(self._load))
+        self._load[place] += 1
+        self._nodes.add(node)
+        return place
+
+    def _send(self, place: int, backend: Any, context: Context, message: Message) -> None:
+        node = message.metadata.dst_node_id
         try:
             client = str(context.node_config["partition-id"])
             sent = self._workers[place].run.remote(backend.app_fn, message, client, context)
@@ -84,7 +109,6 @@ class BusyWorkers:
             self._freed(place, node)
             raise
         sent.future().add_done_callback(partial(self._done, place, message, context))
-        return None, context
 
     def _done(self, place: int, message: Message, context: Context, future: Future[Any]) -> None:
         try:
@@ -113,7 +137,7 @@ def _failure(message: Message, error: Exception) -> Message:
 
 
 @contextmanager
-def busy_workers(reply: Callable[[Message], object]) -> Iterator[None]:
+def busy_workers(reply: Callable[[Message], object]) -> Iterator[BusyWorkers | None]:
     """Send messages ahead for the time of a run, where Flower's engine is as it is known here."""
     try:
         backend = _flower.RayBackend
@@ -122,7 +146,7 @@ def busy_workers(reply: Callable[[Message], object]) -> Iterator[None]:
             raise TypeError(f"RayBackend.process_message takes {found}.")
     except (ImportError, AttributeError, TypeError) as error:
         log.info("A worker is sent a message when it has answered the last one: %s", error)
-        yield
+        yield None
         return
     workers = BusyWorkers(reply)
 
@@ -131,7 +155,7 @@ def busy_workers(reply: Callable[[Message], object]) -> Iterator[None]:
 
     backend.process_message = process_message
     try:
-        yield
+        yield workers
     finally:
         backend.process_message = own
         workers.close()

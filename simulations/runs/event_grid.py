@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
-from threading import Condition
+from threading import Condition, Lock
 from typing import Any
 
 from flwr.app import Message
@@ -25,7 +25,7 @@ from flwr.serverapp import Grid
 
 from fedau_flwr import _flower
 from fedau_flwr.server.forwarding import ForwardingGrid
-from simulations.runs.ahead import busy_workers
+from simulations.runs.ahead import BusyWorkers, busy_workers
 from simulations.runs.shared_arrays import RECORD, SharedArrays
 
 log = logging.getLogger("flwr.simulations")
@@ -52,8 +52,15 @@ def event_driven(grid: Grid) -> Iterator[Grid]:
     if not in_reach:
         yield grid
         return
-    with closing(EventDrivenGrid(grid)) as quick, busy_workers(quick.state.store_message_res):
+    with (
+        closing(EventDrivenGrid(grid)) as quick,
+        busy_workers(quick.state.store_message_res) as quick.workers,
+    ):
         yield quick
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()
 
 
 def _is_known(grid: Any) -> bool:
@@ -85,33 +92,44 @@ class EventDrivenGrid(ForwardingGrid):
     def __init__(self, grid: Any) -> None:
         super().__init__(grid)
         self.state = grid.state
-        self._changed = Condition()
+        lock = Lock()
+        self._offered, self._replied = Condition(lock), Condition(lock)
         self._first_node: int | None = None
         self._waiting: deque[str] = deque()
         self._answered: set[str] = set()
         self._closed = False
+        self.workers: BusyWorkers | None = None
+        """To which messages can go straight away, if there are any."""
         self._shared = SharedArrays.of_this_process()
         self._store_reply = self.state.store_message_res
         vars(self.state).update({name: getattr(self, own) for name, own in REPLACED.items()})
 
     def close(self) -> None:
         """Give the state its own methods back and let go of the engine."""
-        with self._changed:
+        with self._offered:
             self._closed = True
-            self._changed.notify_all()
+            self._offered.notify_all()
         for name in REPLACED:
             vars(self.state).pop(name, None)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Lay the messages down, then wake the engine: it takes all of them at once."""
+        """Lay the messages down; the engine is woken for those that no worker takes at once."""
         messages = list(messages)
         if self._shared is not None:
             messages = self._shared.outgoing(messages)
         ids = list(super().push_messages(messages))
-        with self._changed:
-            self._waiting.extend(ids)
-            self._changed.notify_all()
+        if waiting := [name for name in ids if not self._sent(name)]:
+            with self._offered:
+                self._waiting.extend(waiting)
+                self._offered.notify_all()
         return ids
+
+    def _sent(self, name: str) -> bool:
+        message = self.state.message_ins_store.get(name)
+        if self.workers is None or message is None or not self.workers.send_now(message):
+            return False
+        message.metadata.delivered_at = _now()
+        return True
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         """Return the replies that are there, with their arrays."""
@@ -129,10 +147,10 @@ class EventDrivenGrid(ForwardingGrid):
         end = None if timeout is None else time.monotonic() + timeout
         replies: list[Message] = []
         while asked:
-            with self._changed:
+            with self._replied:
                 while not (arrived := asked & self._answered):
                     left = None if end is None else end - time.monotonic()
-                    if (left is not None and left <= 0) or not self._changed.wait(left):
+                    if (left is not None and left <= 0) or not self._replied.wait(left):
                         return replies
                 self._answered -= arrived
             replies += self.pull_messages(arrived)
@@ -154,19 +172,19 @@ class EventDrivenGrid(ForwardingGrid):
     def _stream(self) -> Iterator[Message]:
         """Yield messages until there has been none for a while."""
         while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._waiting or self._closed, PATIENCE)
+            with self._offered:
+                self._offered.wait_for(lambda: self._waiting or self._closed, PATIENCE)
                 if self._closed or not self._waiting:
                     return
                 message = self.state.message_ins_store.get(self._waiting.popleft())
             if message is not None and not message.metadata.delivered_at:
-                message.metadata.delivered_at = datetime.now(UTC).isoformat()
+                message.metadata.delivered_at = _now()
                 yield message
 
     def _reply_came(self, message: Message) -> str | None:
         """Lay a reply down and wake whoever waits for it."""
         stored: str | None = self._store_reply(message)
-        with self._changed:
+        with self._replied:
             self._answered.add(message.metadata.reply_to_message_id)
-            self._changed.notify_all()
+            self._replied.notify_all()
         return stored

@@ -132,6 +132,40 @@ def test_a_message_that_cannot_be_sent_takes_no_place(backend):
     assert [call.client for call in first.calls] == ["5"]
 
 
+def test_a_node_that_is_known_is_asked_without_the_engine(backend):
+    workers = BusyWorkers(lambda _: None)
+    one, other = backend.pool.pool
+    assert not workers.send_now(asked(5)[0])  # nobody knows its context yet
+    message, context = asked(5)
+    workers.process_message(backend, message, context)
+    assert not workers.send_now(message)  # it has not answered yet
+    answer(one.calls[0])
+    assert workers.send_now(message)
+    assert (one.calls[1].message, one.calls[1].client) == (message, "5")
+    assert "kept" in one.calls[1].context.state
+    for node in range(2 * AHEAD - 1):
+        workers.process_message(backend, *asked(node))
+    answer(other.calls[0])
+    workers.process_message(backend, *asked(9))
+    assert not workers.send_now(asked(0)[0])  # every worker has enough to do
+    workers.close()
+    answer(other.calls[1])
+    assert not workers.send_now(asked(0)[0])
+
+
+def test_what_cannot_be_sent_at_once_is_left_to_the_engine(backend):
+    workers = BusyWorkers(lambda _: None)
+    message, context = asked(5)
+    first = backend.pool.pool[0]
+    workers.process_message(backend, message, context)
+    answer(first.calls[0])
+    working, first.run = first.run, None
+    assert not workers.send_now(message)
+    first.run = working
+    assert workers.send_now(message)
+    assert len(first.calls) == 2
+
+
 def test_the_end_of_a_run_lets_go_of_the_engine(backend):
     workers = BusyWorkers(lambda _: None)
     message, context = asked(5)

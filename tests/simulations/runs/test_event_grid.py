@@ -108,6 +108,26 @@ def test_a_message_wakes_the_engine_from_its_wait(engine, monkeypatch):
         assert queue.get(timeout=60).metadata.dst_node_id == nodes[0]
 
 
+def test_what_a_worker_takes_at_once_does_not_go_through_the_engine(engine):
+    grid, nodes, queue, state = engine
+    taken = []
+
+    class Workers:
+        def send_now(self, message):
+            if message.metadata.dst_node_id != nodes[0]:
+                return False
+            taken.append(message)
+            return True
+
+    grid.workers = Workers()
+    ids = grid.push_messages(to(nodes[:2]))
+    assert queue.get(timeout=10).metadata.dst_node_id == nodes[1]
+    assert queue.empty()
+    assert [message.metadata.message_id for message in taken] == ids[:1]
+    assert taken[0].metadata.delivered_at
+    assert state.message_ins_store[ids[0]] is taken[0]
+
+
 def test_other_grids_stay_as_they_are():
     grid = InProcessGrid(None, 1)
     with event_driven(grid) as same:
