@@ -5,6 +5,7 @@ sent something for. When it is asked again, the server's word on its last counte
 settles the pending one, and every round it was not asked for is an absence.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -16,7 +17,7 @@ from ..arrays import Arrays, is_averaged, scaled, wire_dtype
 from ..statistics import named, without
 from ..weight_state import StateError, WeightState
 from ..weighting import Weighting
-from ..wire.parts import Parts
+from ..wire.parts import UPDATE, Parts
 from ..wire.requests import COUNTED, UNWEIGHTED, Refusal, Request
 from .answered import Answers, model_digest
 from .preparation import Preparation
@@ -67,8 +68,8 @@ class Participant:
             turn = Turn(request.round, weight, settled.counted, settled.memory, model)
             start = transform.start(model, turn)
             trained = train(start)
-            update = local_update(start, trained)
-            measured = _unweighted(update, model, trained, request)
+            measured = _measured(model, trained, request)
+            update = without({UPDATE: local_update(start, trained)}, measured)[UPDATE]
             parts = transform.contribute(scaled(update, importance), turn)
             transform.check(parts)
             if measured:
@@ -238,13 +239,18 @@ def _keep(versions: Sequence[Version], safe: int | None) -> tuple[Version, ...]:
     return (*before[-1:], *after)
 
 
+class Disposable(Arrays):
+    """A trained model that nobody needs any more, so that its update may take its place."""
+
+
+@np.errstate(invalid="ignore", over="ignore")
 def local_update(before: Arrays, after: Arrays) -> Arrays:
     """Return `Δ = y − x` of every averaged array; other names or shapes than before are refused."""
     if odd := sorted(before.keys() ^ after.keys()):
         raise Refusal(
             f"The reply's arrays differ from the model's in {odd}, but must have the same names."
         )
-    update = {}
+    update, own = {}, isinstance(after, Disposable)
     for name, start in before.items():
         end = after[name]
         if end.shape != start.shape and end.dtype == np.uint8 == start.dtype:
@@ -257,8 +263,9 @@ def local_update(before: Arrays, after: Arrays) -> Arrays:
                 f"Array {name!r} has shape {end.shape}, but must keep the model's {start.shape}."
             )
         if is_averaged(start.dtype):
-            with np.errstate(invalid="ignore", over="ignore"):
-                change = np.subtract(end, start, dtype=wire_dtype(start.dtype), casting="unsafe")
+            kind = wire_dtype(start.dtype)
+            place = end if own and end.dtype == kind and end.flags.writeable else None
+            change = np.subtract(end, start, out=place, dtype=kind, casting="unsafe")
             update[name] = np.asarray(change)  # of single numbers numpy makes no arrays
         elif start.dtype.kind not in "biu":
             raise Refusal(
@@ -276,17 +283,20 @@ def unweighted_names(model: Arrays, request: Request) -> list[str]:
     return named(model, request.unweighted)
 
 
-def _unweighted(update: Arrays, model: Arrays, trained: Arrays, request: Request) -> Arrays:
-    """Take the statistics, which no method sees, out of an update; return how they changed."""
-    names = [n for n in unweighted_names(model, request) if update.pop(n, None) is not None]
+def _measured(model: Arrays, trained: Arrays, request: Request) -> Arrays:
+    """Return how the statistics changed, which no method sees."""
+    names = [name for name in unweighted_names(model, request) if name in trained]
     if not names:
         return {}
     return local_update({n: model[n] for n in names}, {n: trained[n] for n in names})
 
 
+@np.errstate(invalid="ignore", over="ignore")
 def check_finite(parts: Parts) -> None:
     """Refuse to send what the server could not add."""
     for arrays in parts.values():
         for name, value in arrays.items():
-            if not np.isfinite(value).all():
+            # One pass that makes no array: a square is not finite where its number is not, and
+            # numbers whose squares are too large are looked at one by one.
+            if not (math.isfinite(np.vdot(value, value)) or np.isfinite(value).all()):
                 raise Refusal(f"The update of array {name!r} is not finite, so it is not sent.")

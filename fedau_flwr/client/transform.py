@@ -7,8 +7,8 @@ those that it was given, so that its line stays ``FedAUMod()`` for all methods.
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, is_dataclass
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from ..arrays import Arrays
@@ -117,7 +117,8 @@ class Transform(ABC):
         return json.dumps({"name": self.name, **(asdict(self) if is_dataclass(self) else {})})
 
 
-def named_transform(text: str, given: Iterable[type[Transform]] = ()) -> Transform:
+@lru_cache(maxsize=16)
+def named_transform(text: str, given: tuple[type[Transform], ...] = ()) -> Transform:
     """Return the transform that a train message names; an unknown one is refused."""
     try:
         parameters = json.loads(text)

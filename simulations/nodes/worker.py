@@ -11,7 +11,7 @@ import numpy as np
 from flwr.app import ConfigRecord, Message, MessageType
 
 from fedau_flwr.arrays import Arrays
-from fedau_flwr.client.participant import Participant
+from fedau_flwr.client.participant import Disposable, Participant
 from fedau_flwr.client.store import Store
 from fedau_flwr.wire.requests import SAFE, Refusal
 from simulations.config import RunConfig
@@ -73,7 +73,8 @@ class Worker:
         held, seed = self.experiment.split.client(client), (own.seed, client, number)
         how = {"steps": own.local_steps, "batch": own.batch_size}
         lr = float(config[LR])
-        return self._trainer.train(model, held, lr=lr, seed=seed, turn=turn, **how).parameters
+        result = self._trainer.train(model, held, lr=lr, seed=seed, turn=turn, **how)
+        return Disposable(result.parameters)
 
     def examples(self, client: int) -> int:
         """Return how many samples a client holds."""

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from fedau_flwr import FedAUWeighting, WeightState
-from fedau_flwr.client.participant import Participant, settle
+from fedau_flwr.client.participant import Disposable, Participant, check_finite, settle
 from fedau_flwr.client.store import Store, Version
 from fedau_flwr.methods.fedau import WeightedUpdate
 from fedau_flwr.methods.fedstale import StaleUpdate
@@ -135,6 +135,36 @@ def test_a_single_number_is_an_array_like_any_other(transform):
         for part in parts.values():
             assert part["x"].shape == ()
             np.testing.assert_array_equal(part["x"], part["y"][0])
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("statistics", [(), (1,)])
+def test_a_trained_model_that_nobody_needs_gives_its_place_and_nothing_else(kind, statistics):
+    rng = np.random.default_rng(1)
+    model = {name: rng.standard_normal(3).astype(kind) for name in "xyz"}
+    model["count"] = np.arange(2)
+    trained = {name: value * 3 for name, value in model.items()}
+    asked = request(4, None, unweighted=statistics)
+    kept = {name: value.copy() for name, value in trained.items()}
+    plain = Participant(MemoryStore(), W).contribute(asked, model, lambda _: trained)
+    for name, value in kept.items():
+        np.testing.assert_array_equal(trained[name], value)
+    given = Disposable(kept)
+    own = Participant(MemoryStore(), W).contribute(asked, model, lambda _: given)
+    assert own["update"].keys() == plain["update"].keys() == {"x", "y", "z"}
+    for name, value in plain["update"].items():
+        assert own["update"][name].tobytes() == value.tobytes()
+    assert own["update"]["x"] is given["x"] or kind is np.float16
+
+
+@pytest.mark.parametrize(("value", "fine"), [(3e38, True), (np.inf, False), (np.nan, False)])
+def test_only_what_is_finite_is_sent_however_large(value, fine):
+    parts = {"update": {"x": np.array([1.0, value], np.float32)}}
+    if fine:
+        check_finite(parts)
+        return
+    with pytest.raises(Refusal, match=r"^The update of array 'x' is not finite"):
+        check_finite(parts)
 
 
 ONES = {"last": {"x": np.ones(1, np.float32)}}

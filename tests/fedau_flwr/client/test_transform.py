@@ -219,11 +219,11 @@ def test_a_transform_may_choose_what_training_starts_from():
 )
 def test_odd_names_are_refused_in_a_sentence(text, sentence):
     with pytest.raises(Refusal, match=sentence):
-        named_transform(text, [Stale])
+        named_transform(text, (Stale,))
 
 
 def test_parameters_travel():
-    assert named_transform(Stale(0.75).to_text(), [Stale]) == Stale(0.75)
+    assert named_transform(Stale(0.75).to_text(), (Stale,)) == Stale(0.75)
 
 
 def test_only_classes_of_transforms_are_taken():
@@ -250,7 +250,7 @@ def test_a_transform_without_a_name_has_that_of_its_class():
         pass
 
     assert (Nameless.name, OwnStart.name) == ("Nameless", "own-start")
-    assert isinstance(named_transform(Nameless().to_text(), [Nameless]), Nameless)
+    assert isinstance(named_transform(Nameless().to_text(), (Nameless,)), Nameless)
 
 
 def test_parts_that_a_transform_did_not_announce_are_refused(caplog):
