@@ -6,7 +6,7 @@ Under a method whose clients do not participate in the plugin's sense, such as F
 nothing of the plugin is in between.
 """
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from flwr.app import (
@@ -24,11 +24,13 @@ from flwr.clientapp import ClientApp
 
 from fedau_flwr import FedAUMod, SecureSumMod, _flower
 from fedau_flwr.availability import answer_identity
+from fedau_flwr.client.delivery import is_delivery
 from fedau_flwr.client.host import Host
 from fedau_flwr.client.mod import CallNext, refuse
 from fedau_flwr.client.policy import NodePolicy
+from fedau_flwr.wire.dialects import reply_content
 from fedau_flwr.wire.records import decode_all, encode
-from fedau_flwr.wire.requests import HOSTED, Refusal
+from fedau_flwr.wire.requests import HOSTED, SECURE_RECORD, Refusal
 from simulations.config import ConfigError, RunConfig
 from simulations.nodes import deployed
 from simulations.nodes.worker import STATES, Worker, check_simulated, worker_for
@@ -66,16 +68,30 @@ def participate(message: Message, context: Context, call_next: CallNext) -> Mess
         except ConfigError as error:
             return refuse(message, Refusal(str(error)))
         return mod(message, context, call_next) if mod else call_next(message, context)
-    worker = _worker(context)
-    if not worker.config.algorithm.participates:
+    if not _worker(context).config.algorithm.participates:
         return call_next(message, context)
+    return _contribute(message, context, call_next)
+
+
+def _contribute(message: Message, context: Context, call_next: CallNext) -> Message:
+    """Answer a train message as the one client that this node simulates."""
+    worker, config = _worker(context), message.content.config_records["config"]
     client = int(context.node_config["partition-id"])
     mod = FedAUMod(
         worker.experiment.weighting(client),
         store=lambda _: worker.store(client, config),
         transforms=worker.config.algorithm.transforms,
     )
-    return mod(message, context, call_next)
+    if is_delivery(message) or SECURE_RECORD in message.content:
+        return mod(message, context, call_next)
+    # What the mod would do, but for a copy of the trained model on its way through messages.
+    model = decode_all(message.content.array_records["arrays"])
+    try:
+        trained = partial(worker.train, client, config=config)
+        parts, _ = mod.contribute(config, context, model, trained)
+    except Refusal as refusal:
+        return refuse(message, refusal)
+    return Message(reply_content("arrays", model, parts, {}), reply_to=message)
 
 
 def mask(message: Message, context: Context, call_next: CallNext) -> Message:
