@@ -42,22 +42,15 @@ def runs(tmp_path_factory, mark):
     before = set(Path(tempfile.gettempdir()).glob("fedau-*"))
     with Simulator(workers=2, environment={"FEDAU_TEST_MARK": mark}) as simulator:
         assert marked_processes(mark)
-        seen = set()
-
-        def note(_):
-            seen.add(psutil.Process(simulator.link.superexec.pid).status())
-
-        outcome = simulator.run(tiny(directory, "hosts", **HOSTS), 2, note)
+        seen = []
+        outcome = simulator.run(tiny(directory, "hosts", **HOSTS), 2, seen.append)
         assert outcome == {
             "status": "finished",
             "round": 6,
             "sentence": "The run finished its 6 rounds.",
             "interrupted": False,
         }
-        # It starts the run, and looks for no other while that goes on.
-        assert psutil.STATUS_STOPPED in seen
-        assert len(seen) > 1
-        assert psutil.Process(simulator.link.superexec.pid).status() != psutil.STATUS_STOPPED
+        assert seen
         simulator.run(tiny(directory, "alone", **ALONE), 14)
         numpy_app = simulator.link.run_app(
             APP,
@@ -124,6 +117,11 @@ def test_nothing_is_left_behind(mark):
 
 
 # Writes its outcome when it is asked to stop after its round, as a run does.
+BEGUN = """
+import json, pathlib, sys
+outcome = {"status": "running", "round": 0, "sentence": "The run is going on."}
+(pathlib.Path(sys.argv[1]) / "outcome.json").write_text(json.dumps(outcome))
+"""
 POLITE = """
 import json, pathlib, sys, time
 run = pathlib.Path(sys.argv[1])
@@ -218,6 +216,29 @@ def test_a_superexec_that_ends_is_said(tmp_path):
     with pytest.raises(RunFailure, match=r"^The SuperExec ended: it broke$"):
         simulator.run_app(APP, {"run-dir": str(tmp_path)}, 5)
     assert not link.process.alive
+
+
+def test_the_superexec_rests_while_the_run_that_it_started_goes_on(tmp_path):
+    link = Link(BEGUN + POLITE)
+    command = [sys.executable, "-c", BUSY]
+    link.superexec = Process("SuperExec", command, log=tmp_path / "log", environment={})
+    link.superexec.start()
+    simulator = Simulator()
+    simulator.link = link
+    seen = []
+
+    def follow(run):
+        seen.append(psutil.Process(link.superexec.pid).status())
+        if seen[-1] == psutil.STATUS_STOPPED:
+            run.stop_file.touch()
+
+    try:
+        outcome = simulator.run_app(APP, {"run-dir": str(tmp_path / "run")}, 5, follow)
+        assert outcome["status"] == "stopped"
+        assert seen[0] != psutil.STATUS_STOPPED
+        assert psutil.Process(link.superexec.pid).status() != psutil.STATUS_STOPPED
+    finally:
+        link.superexec.stop()
 
 
 def test_a_run_without_an_outcome_is_said(tmp_path):
