@@ -164,7 +164,6 @@ def test_results_of_runs_are_the_generated_ones():
 
 HEADLINE = {
     "CIFAR-10, clients come at random, all 10,000 rounds, the authors' clients": "cifar10-authors",
-    "CIFAR-10, clients come at random, 1,000 of the paper's 10,000 rounds": "cifar10-bernoulli",
     "SVHN, one client in a hundred comes, 1,000 rounds": "svhn-low-participation",
     "synthetic (`make demo`), 200 rounds": "demo",
 }
