@@ -13,8 +13,9 @@ from flwr.app import ConfigRecord, Message, RecordDict
 
 from ..arrays import Arrays, is_averaged
 from ..wire.requests import DELIVERY, HOSTED, LABEL_RECORD, Refusal, Request
-from .participant import still_holds, unweighted_names
+from .participant import still_holds
 from .store import Store
+from .update import unweighted_names
 
 
 def is_delivery(message: Message) -> bool:

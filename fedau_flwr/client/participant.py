@@ -5,25 +5,23 @@ sent something for. When it is asked again, the server's word on its last counte
 settles the pending one, and every round it was not asked for is an absence.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-import numpy as np
-
 from .._log import log
-from ..arrays import Arrays, is_averaged, scaled, wire_dtype
-from ..statistics import named, without
+from ..arrays import Arrays, scaled
+from ..statistics import without
 from ..weight_state import StateError, WeightState
 from ..weighting import Weighting
 from ..wire.parts import UPDATE, Parts
-from ..wire.requests import COUNTED, UNWEIGHTED, Refusal, Request
+from ..wire.requests import COUNTED, Refusal, Request
 from .answered import Answers, model_digest
 from .preparation import Preparation
 from .separation import Separation
 from .store import Store, Version, recall
 from .transform import Memory, Transform, Turn, named_transform
+from .update import check_finite, local_update, measured_change
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,7 +66,7 @@ class Participant:
             turn = Turn(request.round, weight, settled.counted, settled.memory, model)
             start = transform.start(model, turn)
             trained = train(start)
-            measured = _measured(model, trained, request)
+            measured = measured_change(model, trained, request)
             update = without({UPDATE: local_update(start, trained)}, measured)[UPDATE]
             parts = transform.contribute(scaled(update, importance), turn)
             transform.check(parts)
@@ -237,66 +235,3 @@ def _keep(versions: Sequence[Version], safe: int | None) -> tuple[Version, ...]:
     before = [version for version in versions if version.round <= safe]
     after = [version for version in versions if version.round > safe]
     return (*before[-1:], *after)
-
-
-class Disposable(Arrays):
-    """A trained model that nobody needs any more, so that its update may take its place."""
-
-
-@np.errstate(invalid="ignore", over="ignore")
-def local_update(before: Arrays, after: Arrays) -> Arrays:
-    """Return `Δ = y − x` of every averaged array; other names or shapes than before are refused."""
-    if odd := sorted(before.keys() ^ after.keys()):
-        raise Refusal(
-            f"The reply's arrays differ from the model's in {odd}, but must have the same names."
-        )
-    update, own = {}, isinstance(after, Disposable)
-    for name, start in before.items():
-        end = after[name]
-        if end.shape != start.shape and end.dtype == np.uint8 == start.dtype:
-            raise Refusal(
-                f"Array {name!r} holds bytes, {start.size} in the model and {end.size} in the "
-                "reply: a serialised model, such as boosted trees, cannot be summed."
-            )
-        if end.shape != start.shape:
-            raise Refusal(
-                f"Array {name!r} has shape {end.shape}, but must keep the model's {start.shape}."
-            )
-        if is_averaged(start.dtype):
-            kind = wire_dtype(start.dtype)
-            place = end if own and end.dtype == kind and end.flags.writeable else None
-            change = np.subtract(end, start, out=place, dtype=kind, casting="unsafe")
-            update[name] = np.asarray(change)  # of single numbers numpy makes no arrays
-        elif start.dtype.kind not in "biu":
-            raise Refusal(
-                f"Array {name!r} has type {start.dtype}, but must be float, integer or bool."
-            )
-    return update
-
-
-def unweighted_names(model: Arrays, request: Request) -> list[str]:
-    """Return which arrays of the model have weight 1, as the server says."""
-    if any(position >= len(model) for position in request.unweighted):
-        raise Refusal(
-            f"{UNWEIGHTED} is {request.unweighted}, but must be positions of {len(model)} arrays."
-        )
-    return named(model, request.unweighted)
-
-
-def _measured(model: Arrays, trained: Arrays, request: Request) -> Arrays:
-    """Return how the statistics changed, which no method sees."""
-    names = [name for name in unweighted_names(model, request) if name in trained]
-    if not names:
-        return {}
-    return local_update({n: model[n] for n in names}, {n: trained[n] for n in names})
-
-
-@np.errstate(invalid="ignore", over="ignore")
-def check_finite(parts: Parts) -> None:
-    """Refuse to send what the server could not add."""
-    for arrays in parts.values():
-        for name, value in arrays.items():
-            # One pass that makes no array: a square is not finite where its number is not, and
-            # numbers whose squares are too large are looked at one by one.
-            if not (math.isfinite(np.vdot(value, value)) or np.isfinite(value).all()):
-                raise Refusal(f"The update of array {name!r} is not finite, so it is not sent.")

@@ -188,7 +188,7 @@ class Simulator:
         The run is over when its directory says how it ended. Flower and Ray take seconds to
         shut down after that, for which only the next run has to wait.
         """
-        asked = resting = False
+        asked = False
         while True:
             try:
                 while submission.alive:
@@ -198,10 +198,9 @@ class Simulator:
                     begun = _changed(run.outcome_file) != before
                     if begun and _ended(run):
                         return asked
-                    if begun and not resting and self.link.superexec is not None:
+                    if begun and self.link.superexec is not None:
                         # It has started the run, and would look for another ten times a second.
                         self.link.superexec.suspend()
-                        resting = True
                     with suppress(TimeoutError):
                         submission.wait(timeout=FOLLOW_SECONDS)
                 return asked

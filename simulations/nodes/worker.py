@@ -11,8 +11,9 @@ import numpy as np
 from flwr.app import ConfigRecord, Message, MessageType
 
 from fedau_flwr.arrays import Arrays
-from fedau_flwr.client.participant import Disposable, Participant
+from fedau_flwr.client.participant import Participant
 from fedau_flwr.client.store import Store
+from fedau_flwr.client.update import Disposable
 from fedau_flwr.wire.requests import SAFE, Refusal
 from simulations.config import RunConfig
 from simulations.nodes.batches import CONTINUED, Turns
