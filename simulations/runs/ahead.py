@@ -24,6 +24,7 @@ from uuid import uuid4
 from flwr.app import Context, Error, Message
 
 from fedau_flwr import _flower
+from simulations.runs.lines import Calls, reached
 
 log = logging.getLogger("flwr.simulations")
 
@@ -43,17 +44,19 @@ class BusyWorkers:
     def __init__(self, reply: Callable[[Message], object]) -> None:
         self._reply = reply
         self._changed = Condition()
-        self._workers: list[Any] = []
+        self._workers: list[Calls] = []
         self._load: list[int] = []
         self._nodes: set[int] = set()
         self._known: dict[int, tuple[Any, Context]] = {}
         self._closed = False
 
     def close(self) -> None:
-        """Let go of the engine's threads."""
+        """Let go of the engine's threads, and of the workers."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
+        for worker in self._workers:
+            worker.close()
 
     def process_message(
         self, backend: Any, message: Message, context: Context
@@ -65,7 +68,7 @@ class BusyWorkers:
         node = message.metadata.dst_node_id
         with self._changed:
             if not self._workers:
-                self._workers = list(backend.pool.pool)
+                self._workers = [reached(actor) for actor in backend.pool.pool]
                 self._load = [0] * len(self._workers)
             self._known[node] = backend, context
             self._changed.wait_for(lambda: self._closed or self._free(node))
@@ -104,11 +107,11 @@ class BusyWorkers:
         node = message.metadata.dst_node_id
         try:
             client = str(context.node_config["partition-id"])
-            sent = self._workers[place].run.remote(backend.app_fn, message, client, context)
+            sent = self._workers[place].send(backend.app_fn, message, client, context)
         except BaseException:
             self._freed(place, node)
             raise
-        sent.future().add_done_callback(partial(self._done, place, message, context))
+        sent.add_done_callback(partial(self._done, place, message, context))
 
     def _done(self, place: int, message: Message, context: Context, future: Future[Any]) -> None:
         try:
