@@ -1,6 +1,7 @@
 """Files of blocks that all workers of a simulation read and write.
 
-Reading and writing are a system call each, since on one machine the files stay in memory. They are
+Where all workers are on one machine, blocks are in memory until they are brought to their file
+(`simulations.nodes.shared_memory`). Elsewhere reading and writing are a system call each. Files are
 opened and closed every time, which is when a network file system looks for what other machines
 wrote; mapped pages, in which clients of several machines lie side by side, would overwrite each
 other.
@@ -21,9 +22,12 @@ from numpy.typing import NDArray
 
 from fedau_flwr.arrays import Arrays
 from fedau_flwr.files import save_text
+from simulations.nodes.shared_memory import opened_memory, shared_memory, touch, written
 
 _MOST_BUFFERS = 1024
 """That a system call takes."""
+_ALIGNED = 64
+_STAMP = np.dtype((np.int64, 2))
 Stamp = tuple[int, int]
 """Round and attempt in which arrays were written."""
 
@@ -37,54 +41,93 @@ class Blocks:
         The file of the blocks.
     arrays : numpy dtype
         Names, types and shapes of the arrays in a block.
+    places : int (default: 0)
+        How many blocks there may be, if they are to be in memory where that is shared.
     """
 
-    def __init__(self, path: Path, arrays: np.dtype[Any]) -> None:
+    def __init__(self, path: Path, arrays: np.dtype[Any], places: int = 0) -> None:
         self._path = path
-        self._dtype = np.dtype([("stamp", np.int64, 2), ("arrays", arrays)])
+        self._dtype = np.dtype([("stamp", _STAMP), ("arrays", arrays)])
+        self._fields = [(name, name[1:], arrays[name].base) for name in arrays.names or ()]
+        self._distance = -(-self._dtype.itemsize // _ALIGNED) * _ALIGNED
+        self._memory = shared_memory(path, places * self._distance) if places else None
 
     @classmethod
-    def like(cls, path: Path, arrays: Arrays) -> Blocks:
+    def like(cls, path: Path, arrays: Arrays, places: int = 0) -> Blocks:
         """Make the file for such arrays; workers that do it at the same time write the same."""
         # A field needs a name, which the value of a scalar part has not.
         layout = [(f".{name}", value.dtype.str, value.shape) for name, value in arrays.items()]
         save_text(path.with_suffix(".json"), json.dumps(layout))
-        return cls(path, np.dtype(layout))
+        return cls(path, np.dtype(layout), places)
 
     @classmethod
-    def of(cls, layout: Path) -> Blocks:
+    def of(cls, layout: Path, places: int = 0) -> Blocks:
         """Open the file whose layout is in `layout`."""
         entries = json.loads(layout.read_text())
         shapes = [(name, kind, tuple(shape)) for name, kind, shape in entries]
-        return cls(layout.with_suffix(".bin"), np.dtype(shapes))
+        return cls(layout.with_suffix(".bin"), np.dtype(shapes), places)
 
     def stamp(self, place: int) -> Stamp:
         """Return round and attempt of what is at a place, 0 if nothing is."""
-        found = read_at(self._path, place * self._dtype.itemsize, np.dtype(np.int64), 2)
+        found = self._in_memory(place)["stamp"]
+        if not found.any():
+            found = read_at(self._path, place * self._dtype.itemsize, np.dtype(np.int64), 2)
         return int(found[0]), int(found[1])
 
     def read(self, place: int) -> Arrays:
         """Return the arrays at a place, which nobody may change."""
-        block = read_at(self._path, place * self._dtype.itemsize, self._dtype, 1)[0]
-        names = self._dtype["arrays"].names or ()
-        arrays = {name[1:]: np.asarray(block["arrays"][name]) for name in names}
+        block = self._in_memory(place)
+        if not block["stamp"].any():
+            block = read_at(self._path, place * self._dtype.itemsize, self._dtype, 1)[0]
+        arrays = {name: np.asarray(block["arrays"][field]) for field, name, _ in self._fields}
         for value in arrays.values():
             value.flags.writeable = False
         return arrays
 
     def write(self, place: int, stamp: Stamp, arrays: Arrays) -> None:
         """Replace the arrays at a place, straight from where they are."""
-        names = self._dtype["arrays"].names or ()
-        kinds = [self._dtype["arrays"][name].base for name in names]
-        values = [np.asarray(arrays[n[1:]], kind) for n, kind in zip(names, kinds, strict=True)]
-        write_at(self._path, place * self._dtype.itemsize, [np.array(stamp, np.int64), *values])
+        values = [np.asarray(arrays[name], kind) for _, name, kind in self._fields]
+        whole = [np.array(stamp, np.int64), *values]
+        if self._memory is None:
+            write_at(self._path, place * self._dtype.itemsize, whole)
+            return
+        block, start = self._in_memory(place), place * self._distance
+        if not block["stamp"].any():
+            # The kernel makes all of its pages at once, and else one after the other.
+            with opened_memory(self._path) as memory:
+                assert memory is not None
+                _write(memory, start, whole)
+            return
+        touch(np.ndarray(self._dtype.itemsize, np.uint8, self._memory, start))
+        for (field, *_), value in zip(self._fields, values, strict=True):
+            block["arrays"][field][...] = value
+        block["stamp"] = stamp
+
+    def _in_memory(self, place: int) -> NDArray[Any]:
+        """Return the block at a place in memory, which has no stamp if it is not there."""
+        if self._memory is None:
+            return np.zeros((), [("stamp", _STAMP)])
+        return np.ndarray((), self._dtype, self._memory, place * self._distance)
+
+    def save(self) -> None:
+        """Bring to the file what workers have in memory, and the file has not."""
+        size, distance = self._dtype.itemsize, self._distance
+        with opened_memory(self._path) as memory:
+            if memory is None:
+                return
+            for start, end in written(memory):
+                for place in range(start // distance, -(-end // distance)):
+                    stamp, at = os.pread(memory, _STAMP.itemsize, place * distance), place * size
+                    if any(stamp) and stamp != read_at(self._path, at, _STAMP, 1).tobytes():
+                        block = os.pread(memory, size, place * distance)
+                        write_at(self._path, at, [np.frombuffer(block, np.uint8)])
 
 
 class NamedBlocks:
     """Groups of arrays by name, each name in a file of blocks that begins with `prefix`."""
 
-    def __init__(self, directory: Path, prefix: str) -> None:
-        self._directory, self._prefix = directory, prefix
+    def __init__(self, directory: Path, prefix: str, places: int = 0) -> None:
+        self._directory, self._prefix, self._places = directory, prefix, places
         self._files: dict[str, Blocks] = {}
 
     def read(self, place: int, count: int, stamp: Stamp | None = None) -> dict[str, Arrays]:
@@ -94,7 +137,7 @@ class NamedBlocks:
             # Another worker has made a file since.
             for path in self._directory.glob(f"{self._prefix}-*.json"):
                 name = unquote(path.stem.removeprefix(f"{self._prefix}-"))
-                self._files[name] = Blocks.of(path)
+                self._files[name] = Blocks.of(path, self._places)
             names = self._names(place, stamp)
         if len(names) < count:
             raise OSError(f"{self._directory} has lost {count - len(names)} of a client's arrays.")
@@ -111,7 +154,7 @@ class NamedBlocks:
         for name, arrays in groups.items():
             if name not in self._files:
                 path = self._directory / f"{self._prefix}-{quote(name, safe='')}.bin"
-                self._files[name] = Blocks.like(path, arrays)
+                self._files[name] = Blocks.like(path, arrays, self._places)
             self._files[name].write(place, stamp, arrays)
 
 
@@ -132,15 +175,19 @@ def read_at(path: Path, start: int, dtype: np.dtype[Any], count: int) -> NDArray
 
 def write_at(path: Path, start: int, arrays: Sequence[NDArray[Any]]) -> None:
     """Write arrays one after the other; the file takes up space only where something is written."""
-    views = [np.ascontiguousarray(array).reshape(-1).view(np.uint8).data for array in arrays]
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
-        while views:
-            written = os.pwritev(file, views[:_MOST_BUFFERS], start)
-            start += written
-            while views and written >= len(views[0]):
-                written -= len(views.pop(0))
-            if views:
-                views[0] = views[0][written:]
+        _write(file, start, arrays)
     finally:
         os.close(file)
+
+
+def _write(file: int, start: int, arrays: Sequence[NDArray[Any]]) -> None:
+    views = [np.ascontiguousarray(array).reshape(-1).view(np.uint8).data for array in arrays]
+    while views:
+        done = os.pwritev(file, views[:_MOST_BUFFERS], start)
+        start += done
+        while views and done >= len(views[0]):
+            done -= len(views.pop(0))
+        if views:
+            views[0] = views[0][done:]

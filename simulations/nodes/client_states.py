@@ -15,8 +15,9 @@ one of those that are there already. What a client received is in a block per sl
 it remembered and sent in runs that began before there were places.
 
 `flush` makes everything durable, which the round loop calls before a checkpoint: what was
-written before stays untouched until the next one, so a crash in between cannot hurt it. No two
-workers ever serve the same client at a time, so there are no locks.
+written before stays untouched until the next one, so a crash in between cannot hurt it. Until then
+memories may be in shared memory alone: nobody asks for those of a version after the checkpoint once
+that memory is gone. No two workers ever serve the same client at a time, so there are no locks.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ from fedau_flwr.client.store import DELIVERED, Kept, Store, Version, recall
 from fedau_flwr.client.transform import Memory
 from fedau_flwr.files import make_private_folder
 from fedau_flwr.weight_state import WeightState
-from simulations.nodes.blocks import NamedBlocks, read_at, write_at
+from simulations.nodes.blocks import Blocks, NamedBlocks, read_at, write_at
+from simulations.nodes.shared_memory import forget_memory
 
 SLOTS = 2
 _SLOT = np.dtype(
@@ -75,19 +77,24 @@ MARK = "of-a-simulation"
 def make_states(directory: Path) -> str:
     """Make the directory of a simulation's states; nodes write into no other, whoever asks."""
     make_private_folder(directory)
+    forget_memory(directory)
     (directory / MARK).touch(0o600)
     return str(directory)
 
 
 class ClientStates:
-    """The states of clients in `directory`, which is made if it is not there."""
+    """The states of clients in `directory`, which is made if it is not there.
 
-    def __init__(self, directory: Path) -> None:
+    What they remember is in shared memory where there is any, if it is said how many `clients`
+    there are.
+    """
+
+    def __init__(self, directory: Path, clients: int = 0) -> None:
         self._records = directory / "states.bin"
         self.answered = directory / "answered.bin"
         make_private_folder(directory)
         self.of_slots = NamedBlocks(directory, "arrays")
-        self.memories = NamedBlocks(directory, "memory")
+        self.memories = NamedBlocks(directory, "memory", clients * PLACES)
 
     def client(self, number: int, safe: int = 0) -> Store:
         """Return the store of one client; the last checkpoint is of the round `safe`."""
@@ -276,6 +283,8 @@ def flush(directory: Path) -> None:
     """Make durable what the workers have written into `directory`, new files included."""
     if not directory.is_dir():
         return
+    for layout in directory.glob("*.json"):
+        Blocks.of(layout).save()
     for path in (directory, *directory.glob("*.bin"), *directory.glob("*.json")):
         file = os.open(path, os.O_RDONLY)
         try:

@@ -1,5 +1,6 @@
 """The store of all clients against a store that simply keeps every version."""
 
+import os
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,8 @@ from fedau_flwr.methods.mimic import CorrectedUpdate
 from fedau_flwr.server.ledger import Ledger
 from fedau_flwr.weight_state import WeightState
 from fedau_flwr.wire.requests import DELIVERY
-from simulations.nodes.client_states import ClientStates, flush
+from simulations.nodes.client_states import ClientStates, flush, make_states
+from simulations.runs.shared_arrays import DIRECTORY
 from tests.fuzzing import examples
 
 CLIENTS = 3
@@ -124,10 +126,31 @@ class SameContributions(RuleBasedStateMachine):
             self.scratch.cleanup()
 
 
+class SameContributionsInMemory(SameContributions):
+    """All of it with arrays in shared memory, which is gone when the server dies."""
+
+    def open(self):
+        os.environ[DIRECTORY] = f"{self.scratch.name}/shared"
+        return ClientStates(self.directory, CLIENTS)
+
+    @rule()
+    def resume(self):
+        super().resume()
+        make_states(self.directory)
+        self.states = self.open()
+
+    def teardown(self):
+        if hasattr(self, "scratch"):
+            make_states(self.directory)
+        os.environ.pop(DIRECTORY, None)
+        super().teardown()
+
+
+MANY = settings(max_examples=examples(60), stateful_step_count=25, deadline=None)
 TestSameContributions = SameContributions.TestCase
-TestSameContributions.settings = settings(
-    max_examples=examples(60), stateful_step_count=25, deadline=None
-)
+TestSameContributions.settings = MANY
+TestSameContributionsInMemory = SameContributionsInMemory.TestCase
+TestSameContributionsInMemory.settings = MANY
 
 
 def test_files_take_up_space_only_where_something_is_written(tmp_path):

@@ -1,0 +1,122 @@
+"""Blocks in memory that workers share, and that come to their file when it is asked for."""
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from simulations.nodes import shared_memory
+from simulations.nodes.blocks import Blocks
+from simulations.nodes.shared_memory import forget_memory, opened_memory
+from simulations.runs.shared_arrays import DIRECTORY
+
+PLACES = 1_000
+SIZE = 4_000
+
+ANOTHER = """
+import sys
+from pathlib import Path
+import numpy as np
+from simulations.nodes.blocks import Blocks
+blocks = Blocks.of(Path(sys.argv[1]), int(sys.argv[2]))
+print(blocks.stamp(7), float(blocks.read(7)["x"].sum()), blocks.stamp(8))
+blocks.write(8, (2, 1), {"x": np.full(1000, 3, np.float32)})
+blocks.write(7, (3, 1), {"x": np.full(1000, 4, np.float32)})
+"""
+
+
+@pytest.fixture
+def path(tmp_path, monkeypatch):
+    monkeypatch.setenv(DIRECTORY, str(tmp_path / "shared"))
+    folder = tmp_path / "states"
+    folder.mkdir()
+    handles = len(os.listdir("/proc/self/fd"))
+    yield folder / "memory-last.bin"
+    forget_memory(folder)
+    assert not list((tmp_path / "shared").iterdir())
+    assert len(os.listdir("/proc/self/fd")) == handles
+
+
+def arrays(value):
+    return {"x": np.full(SIZE // 4, value, np.float32)}
+
+
+def on_disk(path):
+    """Return a reader of the file alone."""
+    return Blocks.of(path.with_suffix(".json"))
+
+
+def test_another_process_sees_what_is_in_memory_and_changes_it(path):
+    blocks = Blocks.like(path, arrays(0), PLACES)
+    blocks.write(7, (1, 1), arrays(2))
+    seen = blocks.read(7)["x"]
+    command = [sys.executable, "-c", ANOTHER, str(path.with_suffix(".json")), str(PLACES)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[0] == "(1, 1) 2000.0 (0, 0)"
+    assert (blocks.stamp(7), blocks.stamp(8)) == ((3, 1), (2, 1))
+    np.testing.assert_array_equal(blocks.read(8)["x"], arrays(3)["x"])
+    assert seen[0] == 4, "what was read is not a copy"
+    with pytest.raises(ValueError, match="read-only"):
+        seen += 1
+
+
+def test_the_file_gets_what_it_has_not(path):
+    blocks = Blocks.like(path, arrays(0), PLACES)
+    blocks.write(5, (1, 1), arrays(1))
+    blocks.write(999, (1, 1), arrays(2))
+    assert not path.exists()
+    blocks.save()
+    assert [on_disk(path).stamp(place) for place in (5, 6, 999)] == [(1, 1), (0, 0), (1, 1)]
+    kept = path.stat().st_mtime_ns
+    blocks.save()
+    assert path.stat().st_mtime_ns == kept
+    blocks.write(5, (4, 1), arrays(3))
+    assert on_disk(path).read(5)["x"][0] == 1
+    blocks.save()
+    assert [on_disk(path).read(place)["x"][-1] for place in (5, 999)] == [3, 2]
+    assert path.stat().st_blocks * 512 < 10 * SIZE
+
+
+def test_without_the_memory_of_before_the_file_counts(path):
+    blocks = Blocks.like(path, arrays(0), PLACES)
+    blocks.write(5, (1, 1), arrays(1))
+    blocks.save()
+    blocks.write(5, (2, 1), arrays(2))
+    forget_memory(path.parent)
+    again = Blocks.of(path.with_suffix(".json"), PLACES)
+    assert (again.stamp(5), again.read(5)["x"][0]) == ((1, 1), 1)
+    again.write(5, (2, 2), arrays(7))
+    assert (again.stamp(5), on_disk(path).stamp(5)) == ((2, 2), (1, 1))
+
+
+def test_too_much_is_left_to_the_file(path, monkeypatch):
+    little = SimpleNamespace(virtual_memory=lambda: SimpleNamespace(available=PLACES * SIZE))
+    monkeypatch.setattr(shared_memory, "psutil", little)
+    Blocks.like(path, arrays(0), PLACES).write(5, (1, 1), arrays(1))
+    assert on_disk(path).stamp(5) == (1, 1)
+    little.virtual_memory = lambda: SimpleNamespace(available=8 * PLACES * SIZE)
+    later = Blocks.of(path.with_suffix(".json"), PLACES)
+    later.write(6, (1, 1), arrays(1))
+    assert on_disk(path).stamp(6) == (1, 1), "what the first has decided holds for all"
+    later.save()
+
+
+def test_workers_that_come_at_the_same_time_share_one_memory(path):
+    with ThreadPoolExecutor(8) as pool:
+        several = list(pool.map(lambda _: shared_memory.shared_memory(path, SIZE), range(8)))
+    several[0][:5] = b"hello"
+    assert [bytes(memory[:5]) for memory in several] == [b"hello"] * 8
+
+
+def test_without_a_directory_of_the_simulator_there_is_no_memory(tmp_path, monkeypatch):
+    monkeypatch.delenv(DIRECTORY, raising=False)
+    path = tmp_path / "memory-last.bin"
+    Blocks.like(path, arrays(0), PLACES).write(0, (1, 1), arrays(1))
+    assert path.stat().st_size > SIZE
+    forget_memory(tmp_path)
+    with opened_memory(path) as memory:
+        assert memory is None
