@@ -19,7 +19,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Client, Connection, Listener
-from threading import Lock, Thread
+from threading import RLock, Thread
 from typing import Any
 
 from flwr.app import Context, Message
@@ -57,7 +57,7 @@ class Line(Calls):
         super().__init__(actor)
         self._address = f"{directory}/line-{secrets.token_hex(4)}"
         self._key = secrets.token_bytes()
-        self._lock = Lock()
+        self._lock = RLock()  # what has ended already says so at once
         self._listener: Listener | None = None
         self._connection: Connection[Any, Any] | None = None
         self._early: list[tuple[Message, str, Context]] = []

@@ -125,6 +125,17 @@ def test_what_ray_says_about_the_end_of_a_worker_is_the_answer_to_all(line_to):
     assert [str(answer.exception(10)) for answer in answers] == ["The actor died."] * 3
 
 
+def test_a_worker_that_is_dead_already_is_an_answer(line_to):
+    dead: Future = Future()
+    dead.set_exception(ConnectionResetError("The actor died."))
+    actor = SimpleNamespace(
+        run=SimpleNamespace(remote=lambda *_: SimpleNamespace(future=lambda: dead))
+    )
+    line = line_to(actor)
+    for node in range(2):
+        assert str(line.send(load_app, *asked(node)).exception(10)) == "The actor died."
+
+
 def test_a_message_that_cannot_travel_is_refused_and_no_other_is_lost(line_to):
     line = line_to(Actor())
     assert line.send(load_app, *asked(1)).result(10)[0] == "1"
