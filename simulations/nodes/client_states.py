@@ -16,8 +16,8 @@ it remembered and sent in runs that began before there were places.
 
 `flush` makes everything durable, which the round loop calls before a checkpoint: what was
 written before stays untouched until the next one, so a crash in between cannot hurt it. Until then
-memories may be in shared memory alone: nobody asks for those of a version after the checkpoint once
-that memory is gone. No two workers ever serve the same client at a time, so there are no locks.
+memories may be in shared memory alone, which is for runs that go on after their last checkpoint and
+no later. No two workers ever serve the same client at a time, so there are no locks.
 """
 
 from __future__ import annotations
@@ -143,15 +143,18 @@ class _ClientStore(Store):
             version = version.holding(_kept(groups))
         if entry["next_memory"]:
             memory, next_memory = (
-                partial(self._memory, int(entry[key]), int(entry[f"{key}_blocks"]))
+                partial(self._memory, int(entry[key]), int(entry[f"{key}_blocks"]), bool(blocks))
                 for key in _MEMORIES
             )
             version = replace(version, memory=memory, sent=None, next_memory=next_memory)
         return version
 
-    def _memory(self, place: int, blocks: int) -> Memory:
+    def _memory(self, place: int, blocks: int, received: bool) -> Memory:
         """Read the memory at a place, and know it again when it is to be kept there."""
         memory = self._states.memories.read(self._at(place), blocks) if blocks else {}
+        if received:
+            # What is made of it takes its place, which may be where it is read.
+            memory = {n: {k: v.copy() for k, v in some.items()} for n, some in memory.items()}
         self._read.append((place, {name: dict(arrays) for name, arrays in memory.items()}))
         return memory
 

@@ -3,11 +3,12 @@
 The kernel copies a block of a file when it is read and again when it is written, and brings it to
 the disk every so many seconds, however often it changes. What is in memory is read where it lies.
 The worker that is first makes it, and it ends with that worker, so that nothing is left behind.
-The simulator's directory on this machine says where it is; without one there is none.
+A link in the simulator's directory leads to it; without such a directory there is none.
 """
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import shutil
@@ -15,7 +16,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
-from uuid import uuid4
 
 import numpy as np
 import psutil
@@ -26,16 +26,22 @@ from simulations.runs.shared_arrays import DIRECTORY
 
 SHARE = 4
 """No more than one part in so many of the memory that is available is shared."""
+_LIMITS = (
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+)
+"""Of a container: the most that it may use, and what it does."""
 _AROUND = 1 << 16
 """Bytes that Linux maps around a page that is read."""
+_NONE = "-"
 _MADE: dict[Path, int] = {}
-"""Handles of what this process has made, which others open by way of this process."""
+"""Handles of what this process has made, by which others reach it."""
 
 
 def shared_memory(path: Path, size: int) -> mmap.mmap | None:
     """Return the memory above a file, which is made if need be; None if there can be none."""
     place = _place(path)
-    if place is not None and not place.exists() and hasattr(os, "memfd_create"):
+    if place is not None and not place.is_symlink():
         _make(place, size)
     with opened_memory(path) as memory:
         return None if memory is None else mmap.mmap(memory, 0)
@@ -45,22 +51,30 @@ def shared_memory(path: Path, size: int) -> mmap.mmap | None:
 def opened_memory(path: Path) -> Iterator[int | None]:
     """Provide a handle of the memory above a file if there is any."""
     place = _place(path)
-    if place is None or not place.exists() or not (where := place.read_text()):
+    if place is None or not place.is_symlink() or os.readlink(place) == _NONE:
         yield None
         return
-    memory = os.open(where, os.O_RDWR | os.O_CLOEXEC)
+    memory = -1
     try:
+        with suppress(FileNotFoundError):
+            memory = os.open(place, os.O_RDWR | os.O_CLOEXEC)
+        # The number of a process that has ended may be another one's by now.
+        if memory < 0 or not os.readlink(f"/proc/self/fd/{memory}").startswith("/memfd:"):
+            raise OSError(f"the worker that held what is above {path.name} has ended")
         yield memory
     finally:
-        os.close(memory)
+        if memory >= 0:
+            os.close(memory)
 
 
 def forget_memory(directory: Path) -> None:
     """Forget what was above the files of a directory before, in another attempt."""
-    if (place := _place(directory / "any")) is not None:
-        shutil.rmtree(place.parent, ignore_errors=True)
-        for own in [own for own in _MADE if own.parent == place.parent]:
-            os.close(_MADE.pop(own))
+    place = _place(directory / "any")
+    if place is None or not place.parent.exists():
+        return
+    shutil.rmtree(place.parent)
+    for own in [own for own in _MADE if own.parent == place.parent]:
+        os.close(_MADE.pop(own))
 
 
 def touch(block: NDArray[np.uint8]) -> None:
@@ -74,15 +88,19 @@ def touch(block: NDArray[np.uint8]) -> None:
 def written(memory: int) -> Iterator[tuple[int, int]]:
     """Yield where memory has been written, from and to which byte."""
     end = 0
-    with suppress(OSError):  # nothing more
-        while True:
+    while True:
+        try:
             start = os.lseek(memory, end, os.SEEK_DATA)
-            end = os.lseek(memory, start, os.SEEK_HOLE)
-            yield start, end
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # nothing more
+                return
+            raise
+        end = os.lseek(memory, start, os.SEEK_HOLE)
+        yield start, end
 
 
 def _place(path: Path) -> Path | None:
-    """Return the file that says where the memory above `path` is."""
+    """Return the link to the memory above `path`."""
     if not (directory := os.environ.get(DIRECTORY)):
         return None
     folder = sha256(os.fsencode(path.parent.absolute())).hexdigest()[:24]
@@ -90,22 +108,46 @@ def _place(path: Path) -> Path | None:
 
 
 def _make(place: Path, size: int) -> None:
-    """Make memory for as long as this process lives, unless it is too much or somebody has."""
-    where, memory = "", None
-    if size <= psutil.virtual_memory().available // SHARE:
-        memory = os.memfd_create(place.name)
-        os.ftruncate(memory, size)
-        where = f"/proc/{os.getpid()}/fd/{memory}"
+    """Make memory for as long as this process lives, unless somebody else has."""
     make_private_folder(place.parent)
-    own = place.with_name(f"{place.name}-{uuid4().hex}")
-    own.write_text(where)
+    memory = _new_memory(place, size)
     try:
-        place.hardlink_to(own)
+        place.symlink_to(_NONE if memory is None else _handle(memory))
     except FileExistsError:
         if memory is not None:
             os.close(memory)
     else:
         if memory is not None:
             _MADE[place] = memory
-    finally:
-        own.unlink()
+
+
+def _new_memory(place: Path, size: int) -> int | None:
+    """Return a handle of empty memory; None if it would be too much, or does not work here."""
+    if not hasattr(os, "memfd_create") or size > _available(place.parent) // SHARE:
+        return None
+    memory = -1
+    try:
+        memory = os.memfd_create(place.name)
+        os.ftruncate(memory, size)
+        list(written(memory))
+        os.close(os.open(_handle(memory), os.O_RDWR))
+    except OSError:
+        if memory >= 0:
+            os.close(memory)
+        return None
+    return memory
+
+
+def _handle(memory: int) -> str:
+    """Return where other processes find memory of this one."""
+    return f"/proc/{os.getpid()}/fd/{memory}"
+
+
+def _available(folder: Path) -> int:
+    """Return how much memory there is for what `folder` will have links to."""
+    found = [psutil.virtual_memory().available]
+    for limit, usage in _LIMITS:
+        with suppress(OSError, ValueError):  # no such limit
+            found.append(int(Path(limit).read_text()) - int(Path(usage).read_text()))
+    promised = sum(link.stat().st_size for link in folder.iterdir() if link.exists())
+    return min(found) - SHARE * promised

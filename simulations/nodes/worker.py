@@ -85,7 +85,8 @@ class Worker:
         """Return where a client's state is kept."""
         directory = str(config[STATES])
         if self._states is None or self._states[0] != directory:
-            self._states = (directory, ClientStates(Path(directory), self.config.clients))
+            shared = 0 if self.config.protection.keeps_releases else self.config.clients
+            self._states = (directory, ClientStates(Path(directory), shared))
         return self._states[1].client(client, int(config.get(SAFE, 0)))
 
     def participant(self, client: int, config: Mapping[str, Any]) -> Participant:

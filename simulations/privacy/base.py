@@ -23,6 +23,9 @@ class Privacy(Entry):
     on_secure_sums: ClassVar[bool] = True
     """Whether sums can be secure as well."""
 
+    keeps_releases: ClassVar[bool] = False
+    """Whether a resumed run goes on after its last sum, not after its last checkpoint."""
+
     @property
     def apart(self) -> Separation:
         """How often a client takes part at most."""

@@ -48,6 +48,7 @@ class CorrelatedNoise(Noise):
     name = "matrix"
     place = 3
     on_secure_sums = False
+    keeps_releases = True
 
     def settings(self, rounds: int, directory: Path | None) -> MatrixPrivacy:
         """Return the noise for so many rounds, with its releases in the run's directory."""

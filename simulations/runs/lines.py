@@ -19,6 +19,8 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Client, Connection, Listener
+from multiprocessing.reduction import ForkingPickler
+from queue import SimpleQueue
 from threading import RLock, Thread
 from typing import Any
 
@@ -55,12 +57,12 @@ class Line(Calls):
 
     def __init__(self, actor: Any, directory: str) -> None:
         super().__init__(actor)
+        # Nobody else can open what is in this directory.
         self._address = f"{directory}/line-{secrets.token_hex(4)}"
-        self._key = secrets.token_bytes()
         self._lock = RLock()  # what has ended already says so at once
-        self._listener: Listener | None = None
+        self._called = False
         self._connection: Connection[Any, Any] | None = None
-        self._early: list[tuple[Message, str, Context]] = []
+        self._early: list[bytes] = []
         self._waiting: deque[Future[Answer]] = deque()
         self._end: BaseException | None = None
 
@@ -68,21 +70,17 @@ class Line(Calls):
         self, app_fn: AppFn, message: Message, client: str, context: Context
     ) -> Future[Answer]:
         """Send a message, and return the answer to come."""
-        answer: Future[Answer] = Future()
+        asked, answer = _pickled((message, client, context)), Future[Answer]()
         with self._lock:
-            if self._listener is None:
-                self._listener = Listener(self._address, "AF_UNIX", authkey=self._key)
-                Thread(target=self._listen, args=(self._listener,), daemon=True).start()
-                session = Session(app_fn, self._address, self._key)
-                whole = super().send(session, message, client, context)
-                whole.add_done_callback(self._ended)
+            if not self._called and self._end is None:
+                self._call(app_fn)
             if self._end is None:
+                self._waiting.append(answer)
                 if self._connection is None:
-                    self._early.append((message, client, context))
+                    self._early.append(asked)
                 else:
                     with suppress(OSError):  # then it has ended, and that is the answer
-                        self._connection.send((message, client, context))
-                self._waiting.append(answer)
+                        self._connection.send_bytes(asked)
                 return answer
         answer.set_exception(self._end)
         return answer
@@ -95,41 +93,64 @@ class Line(Calls):
                 # To close it would not wake the thread that reads from it, nor tell the worker.
                 with suppress(OSError), socket.fromfd(self._connection.fileno(), *_KIND) as ours:
                     ours.shutdown(socket.SHUT_RDWR)
-            elif self._listener is not None:
+            elif self._called:
                 with suppress(OSError):  # whoever waits for the worker waits no longer
                     Client(self._address, "AF_UNIX").close()
-            if self._listener is not None:
-                self._listener.close()
+
+    def _call(self, app_fn: AppFn) -> None:
+        listener = Listener(self._address, "AF_UNIX")
+        try:
+            whole = self.actor.run.remote(Session(app_fn, self._address), None, "", None).future()
+        except BaseException:
+            listener.close()
+            raise
+        self._called = True
+        Thread(target=self._listen, args=(listener,), daemon=True).start()
+        whole.add_done_callback(self._ended)
 
     def _listen(self, listener: Listener) -> None:
         """Hand out the answers as they come, which is in the order of the messages."""
-        with suppress(EOFError, OSError), listener.accept() as connection:
-            with self._lock:
-                if self._end is not None:
-                    return
-                self._connection = connection
-                for asked in self._early:
-                    connection.send(asked)
-                self._early.clear()
-            while True:
-                found = connection.recv()
+        with listener:
+            try:
+                connection = listener.accept()
+            except OSError as error:
+                # A worker that nobody listens to ends, and with it all that waits.
                 with self._lock:
-                    if not self._waiting:  # the worker has ended, and that was the answer
-                        return
-                    answer = self._waiting.popleft()
-                if isinstance(found, Failure):
-                    answer.set_exception(found.exception())
-                else:
-                    answer.set_result(found)
+                    self._end = self._end or error
+                return
+        with connection, suppress(EOFError, OSError):
+            try:
+                self._hand_out(connection)
+            finally:
+                with self._lock:
+                    self._connection = None
+
+    def _hand_out(self, connection: Connection[Any, Any]) -> None:
+        with self._lock:
+            if self._end is not None:
+                return
+            self._connection = connection
+            for asked in self._early:
+                connection.send_bytes(asked)
+            self._early.clear()
+        while True:
+            found = connection.recv()
+            with self._lock:
+                if not self._waiting:  # the worker has ended, and that was the answer
+                    return
+                answer = self._waiting.popleft()
+            if isinstance(found, Failure):
+                answer.set_exception(found.exception())
+            else:
+                answer.set_result(found)
 
     def _ended(self, whole: Future[Answer]) -> None:
         """Answer whoever waits with the reason for which nobody else will."""
-        error = whole.exception() or EOFError("The worker has ended.")
         with self._lock:
-            self._end = self._end or error
+            self._end = self._end or whole.exception() or EOFError("The worker has ended.")
             waiting, self._waiting = self._waiting, deque()
         for answer in waiting:
-            answer.set_exception(error)
+            answer.set_exception(self._end)
 
 
 @dataclass(frozen=True)
@@ -152,28 +173,40 @@ class Session:
 
     app_fn: AppFn
     address: str
-    key: bytes
 
-    def __call__(self) -> Callable[..., Message]:
-        """Return what the actor calls with a message, which comes again through the line."""
+    def __call__(self) -> Callable[..., None]:
+        """Return what the actor calls with a message, of which there is none."""
         return self.serve
 
-    def serve(self, message: Message, context: Context) -> Message:
+    def serve(self, message: None, context: None) -> None:
         """Answer messages with the app until there are no more."""
-        del context
-        with (
-            suppress(EOFError, OSError),
-            Client(self.address, "AF_UNIX", authkey=self.key) as connection,
-        ):
-            while True:
-                connection.send(self._answer(*connection.recv()))
-        return message
+        asked: SimpleQueue[bytes] = SimpleQueue()
+        with Client(self.address, "AF_UNIX") as connection:
+            # Who sends must not wait for the app, so what comes is read at once.
+            Thread(target=_read, args=(connection, asked), daemon=True).start()
+            with suppress(OSError):
+                while data := asked.get():
+                    connection.send_bytes(self._answer(data))
 
-    def _answer(self, message: Message, client: str, context: Context) -> Answer | Failure:
+    def _answer(self, data: bytes) -> bytes:
         try:
-            return client, self.app_fn()(message=message, context=context), context
+            message, client, context = ForkingPickler.loads(data)
+            reply = self.app_fn()(message=message, context=context)
+            return _pickled((client, reply, context))
         except Exception as error:
-            return Failure(str(error), traceback.format_exc())
+            return _pickled(Failure(str(error), traceback.format_exc()))
+
+
+def _read(connection: Connection[Any, Any], asked: SimpleQueue[bytes]) -> None:
+    """Put what comes into a queue, and nothing at the end."""
+    with suppress(EOFError, OSError):
+        while True:
+            asked.put(connection.recv_bytes())
+    asked.put(b"")
+
+
+def _pickled(value: object) -> bytes:
+    return bytes(ForkingPickler.dumps(value))
 
 
 def reached(actor: Any) -> Calls:

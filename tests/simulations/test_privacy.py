@@ -12,6 +12,7 @@ from fedau_flwr.privacy.calculator import COLUMNS, effective_noise
 from simulations.config import ConfigError, RunConfig
 from simulations.nodes.client_states import ClientStates
 from simulations.runs.directory import RunDirectory
+from simulations.runs.shared_arrays import DIRECTORY
 from tests.simulations.experiments import Crash, run, tiny
 
 KEPT = Path(__file__).parents[2] / "simulations/results/privacy"
@@ -85,7 +86,8 @@ def test_clients_of_a_simulation_keep_their_rounds_apart(tmp_path, per_node):
 @pytest.mark.parametrize(
     ("method", "separation"), [("fedau:20", 3), ("mifa", 1)], ids=["fedau", "mifa"]
 )
-def test_a_crashed_run_goes_on_from_what_it_has_released(tmp_path, method, separation):
+def test_a_crashed_run_goes_on_from_what_it_has_released(tmp_path, method, separation, monkeypatch):
+    monkeypatch.setenv(DIRECTORY, str(tmp_path / "shared"))  # of which such a run must make no use
     privacy = f"matrix:separation={separation}:norm=5"
     settings = {**PRIVATE, "method": method, "privacy": privacy, "mean_participation": 0.8}
     config = tiny(tmp_path, "run", **settings)

@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from fedau_flwr import FedAUWeighting
+from fedau_flwr import FedAUWeighting, Transform
 from fedau_flwr.client.delivery import receive
 from fedau_flwr.client.participant import Participant
 from fedau_flwr.client.store import Store, Version, recall
@@ -29,7 +29,26 @@ from tests.fuzzing import examples
 
 CLIENTS = 3
 SOME = st.sets(st.integers(0, CLIENTS - 1))
+
+
+class Delivered(Transform):
+    """A user's own: sends what it remembers as it is, and remembers what is delivered."""
+
+    remembers = True
+    parts = ("update", "stale")
+
+    def contribute(self, update, turn):
+        return {"update": update, "stale": turn.memory.get("last", update)}
+
+    def remember(self, memory, sent):
+        return {**memory, "last": sent["update"]}
+
+    def receive(self, memory, delivered):
+        return {**memory, "step": delivered}
+
+
 TRANSFORMS = (
+    Delivered(),
     UpdateChange(),
     WeightedUpdate(),
     OwnModelUpdate(),
@@ -87,7 +106,7 @@ class SameContributions(RuleBasedStateMachine):
             store = self.store(client)
             store.looks_ahead = looks_ahead
             left, right = (
-                Participant(store, FedAUWeighting(cutoff=4)).contribute(
+                Participant(store, FedAUWeighting(cutoff=4), (Delivered,)).contribute(
                     request, arrays(0.0), lambda start, trained=trained: trained
                 )
                 for store in (self.reference[client], store)

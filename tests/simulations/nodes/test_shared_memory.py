@@ -1,5 +1,6 @@
 """Blocks in memory that workers share, and that come to their file when it is asked for."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -103,6 +104,48 @@ def test_too_much_is_left_to_the_file(path, monkeypatch):
     later.write(6, (1, 1), arrays(1))
     assert on_disk(path).stamp(6) == (1, 1), "what the first has decided holds for all"
     later.save()
+
+
+def test_all_files_together_have_a_share(path, monkeypatch):
+    """Room for two and a half of them."""
+    room = int(2.5 * shared_memory.SHARE * PLACES * SIZE)
+    fixed = SimpleNamespace(virtual_memory=lambda: SimpleNamespace(available=room))
+    monkeypatch.setattr(shared_memory, "psutil", fixed)
+    paths = [path.with_name(f"memory-{number}.bin") for number in range(3)]
+    found = [shared_memory.shared_memory(one, PLACES * SIZE) for one in paths]
+    assert [memory is not None for memory in found] == [True, True, False]
+
+
+def test_the_limit_of_a_container_counts(path, tmp_path, monkeypatch):
+    files = tmp_path / "limit", tmp_path / "usage"
+    for file, text in zip(files, (f"{shared_memory.SHARE * SIZE}\n", f"{SIZE}\n"), strict=True):
+        file.write_text(text)
+    monkeypatch.setattr(shared_memory, "_LIMITS", [files])
+    assert shared_memory.shared_memory(path.with_name("a"), SIZE) is None
+    files[0].write_text("max\n")
+    assert shared_memory.shared_memory(path.with_name("b"), SIZE) is not None
+
+
+def test_where_the_system_cannot_say_what_was_written_there_is_none(path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(os, "lseek", refuse)
+    assert shared_memory.shared_memory(path, SIZE) is None
+
+
+@pytest.mark.parametrize("reused", [False, True], ids=["ended", "another process has its number"])
+def test_a_worker_that_has_ended_is_named_instead_of_saving_nothing(path, tmp_path, reused):
+    blocks = Blocks.like(path, arrays(0), PLACES)
+    blocks.write(5, (1, 1), arrays(1))
+    (place,) = (tmp_path / "shared").glob("*/*")
+    place.unlink()
+    other = tmp_path / "other"
+    if reused:
+        other.write_bytes(bytes(PLACES))
+    place.symlink_to(other)
+    with pytest.raises(OSError, match=r"held what is above memory-last\.bin has ended"):
+        blocks.save()
 
 
 def test_workers_that_come_at_the_same_time_share_one_memory(path):

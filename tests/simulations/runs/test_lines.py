@@ -11,6 +11,7 @@ from flwr.clientapp.client_app import ClientAppException
 from flwr.simulation.ray_transport.ray_actor import VirtualClientEngineActor
 from flwr.supercore.task_identity import TaskIdentity
 
+from simulations.runs import lines
 from simulations.runs.lines import Calls, Line, reached
 from simulations.runs.shared_arrays import DIRECTORY
 
@@ -46,8 +47,12 @@ def app(message, context):
     node = message.metadata.dst_node_id
     if node == 13:
         raise OSError("no data at node 13")
+    if node == 17:
+        return threading.Lock()
     before = context.state.config_records.get("seen", ConfigRecord({"count": 0}))["count"]
     context.state["seen"] = ConfigRecord({"count": before + 1})
+    if "load" in message.content:
+        context.run_config = {"load": message.content["load"]["bytes"]}
     return Message(RecordDict({"of": ConfigRecord({"node": node})}), reply_to=message)
 
 
@@ -64,15 +69,18 @@ def asked(node):
 
 @pytest.fixture
 def line_to(tmp_path):
-    lines = []
+    made = []
 
     def line(actor):
-        lines.append(Line(actor, str(tmp_path)))
-        return lines[-1]
+        made.append(Line(actor, str(tmp_path)))
+        return made[-1]
 
     yield line
-    for one in lines:
+    for one in made:
         one.close()
+    for thread in threading.enumerate():
+        if "_listen" in thread.name:
+            thread.join(10)
     assert not list(tmp_path.iterdir())
 
 
@@ -136,6 +144,55 @@ def test_a_worker_that_is_dead_already_is_an_answer(line_to):
         assert str(line.send(load_app, *asked(node)).exception(10)) == "The actor died."
 
 
+def test_a_reply_that_cannot_travel_is_an_error_of_its_app(line_to):
+    line = line_to(Actor())
+    assert "pickle" in str(line.send(load_app, *asked(17)).exception(10))
+    assert line.send(load_app, *asked(18)).result(10)[0] == "18"
+
+
+def test_an_actor_that_cannot_be_called_is_called_again_for_the_next_message(line_to):
+    actor = Actor()
+    line = line_to(actor)
+    actor.run.remote, works = None, actor.run.remote
+    with pytest.raises(TypeError):
+        line.send(load_app, *asked(1))
+    actor.run.remote = works
+    assert line.send(load_app, *asked(2)).result(10)[0] == "2"
+
+
+def test_a_line_that_cannot_be_taken_up_is_an_answer(line_to, monkeypatch):
+    def refuse(self):
+        raise OSError("too many open files")
+
+    monkeypatch.setattr(lines.Listener, "accept", refuse)
+    line = line_to(Actor())
+    assert str(line.send(load_app, *asked(1)).exception(10)) == "too many open files"
+
+
+@pytest.mark.parametrize("begins", [True, False])
+def test_who_sends_waits_for_no_app(line_to, begins):
+    """Large messages and replies, more of them than a socket holds."""
+    actor = Actor(begins=begins)
+    line = line_to(actor)
+    answers = []
+    for node in range(100, 110):
+        message, client, context = asked(node)
+        message.content["load"] = ConfigRecord({"bytes": b"x" * 1_000_000})
+        answers.append(line.send(load_app, message, client, context))
+    actor.began.set()
+    assert [answer.result(10)[0] for answer in answers] == [str(n) for n in range(100, 110)]
+    assert len(answers[0].result()[2].run_config["load"]) == 1_000_000
+
+
+def test_nothing_begins_after_the_end(line_to, tmp_path):
+    actor = Actor()
+    line = line_to(actor)
+    line.close()
+    assert isinstance(line.send(load_app, *asked(1)).exception(10), EOFError)
+    assert not actor.calls
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_message_that_cannot_travel_is_refused_and_no_other_is_lost(line_to):
     line = line_to(Actor())
     assert line.send(load_app, *asked(1)).result(10)[0] == "1"
@@ -150,18 +207,17 @@ def test_a_message_that_cannot_travel_is_refused_and_no_other_is_lost(line_to):
 def test_the_end_of_a_run_lets_the_worker_go(line_to, begins):
     actor = Actor(begins=begins)
     line = line_to(actor)
-    before = threading.active_count()
+    before = set(threading.enumerate())
     answer = line.send(load_app, *asked(1))
     if begins:
         answer.result(10)
     line.close()
     assert isinstance(line.send(load_app, *asked(2)).exception(10), EOFError)
     actor.began.set()  # a worker that comes when all is over finds nobody, and is done as well
-    assert actor.calls[0].result(10)[0] == "1"
-    for thread in threading.enumerate():
-        if thread.daemon and "_listen" in thread.name:
-            thread.join(10)
-    assert threading.active_count() <= before
+    assert wait(actor.calls, timeout=10).done
+    for thread in set(threading.enumerate()) - before:
+        thread.join(10)
+    assert set(threading.enumerate()) <= before
 
 
 def test_only_workers_on_this_machine_have_lines(monkeypatch, tmp_path):
