@@ -36,7 +36,8 @@ class Actor:
         try:
             found = VirtualClientEngineActor().run(*given)
         except Exception as error:
-            call.set_exception(error)
+            if not call.done():
+                call.set_exception(error)
         else:
             if not call.done():
                 call.set_result(found)
