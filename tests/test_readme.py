@@ -156,6 +156,23 @@ def test_the_losses_of_the_search_are_the_generated_ones():
             assert f"| {method} | {local} | {step} | {loss} | {remark} |" in EVIDENCE
 
 
+def test_the_differences_of_methods_after_fedau_are_those_of_the_files():
+    said = " ".join(EVIDENCE.split())
+    with (RESULTS / "svhn-authors" / "paired-svhn-cyclic.csv").open(encoding="utf-8") as file:
+        turns = {row["method"]: -float(row["test accuracy"] or 0) for row in csv.DictReader(file)}
+    with (RESULTS / "svhn-fedawe" / "accuracy.csv").open(encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["pattern"] == "bernoulli"]
+    own = {row["method"].split(" ")[0]: float(row["test accuracy mean"]) for row in rows}
+    ahead = {name: f"{own['fedawe'] - value:.1f}" for name, value in own.items()}
+    assert (
+        f"weights by frequency are {turns['frequency']:.1f} points behind FedAU, "
+        f"FedStale {turns['fedstale']:.1f} and MimiC {turns['mimic']:.0f};" in said
+    )
+    assert f"it is {ahead['fedau']} points of test accuracy ahead of FedAU" in said
+    assert f"FedAWE is {ahead['fedau']} points ahead of FedAU" in said
+    assert f"and {ahead['average-participating']} ahead of averaging participants" in said
+
+
 def test_results_of_runs_are_the_generated_ones():
     for found in RESULTS.glob("*/tables.md"):
         assert tables(found.read_text(encoding="utf-8"))[0] in EVIDENCE, found
