@@ -60,7 +60,9 @@ def opened_memory(path: Path) -> Iterator[int | None]:
             memory = os.open(place, os.O_RDWR | os.O_CLOEXEC)
         # The number of a process that has ended may be another one's by now.
         if memory < 0 or not os.readlink(f"/proc/self/fd/{memory}").startswith("/memfd:"):
-            raise OSError(f"the worker that held what is above {path.name} has ended")
+            raise OSError(
+                "a worker has ended, and with it what clients remember since the last checkpoint"
+            )
         yield memory
     finally:
         if memory >= 0:

@@ -144,7 +144,9 @@ def test_a_worker_that_has_ended_is_named_instead_of_saving_nothing(path, tmp_pa
     if reused:
         other.write_bytes(bytes(PLACES))
     place.symlink_to(other)
-    with pytest.raises(OSError, match=r"held what is above memory-last\.bin has ended"):
+    with pytest.raises(
+        OSError, match="a worker has ended, and with it what clients remember since"
+    ):
         blocks.save()
 
 
