@@ -37,7 +37,7 @@ def _view(array: Array) -> NDArray[Any]:
     data = array.data
     start = _LENGTH_END + int.from_bytes(data[_LENGTH_END - 2 : _LENGTH_END], "little")
     known = array.stype == _NUMPY and start <= _LONGEST
-    header = _header(data[:start]) if known else None
+    header = _header(bytes(data[:start])) if known else None
     if header is None:
         return array.numpy()
     shape, fortran, dtype = header

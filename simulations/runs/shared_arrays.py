@@ -5,15 +5,20 @@ again, in both directions. Here a model is written once per round, however many 
 a message says where; a node's reply goes the same way. The files lie in a directory that the
 simulator names to all processes of its SuperLink and removes in the end. Nodes that were given no
 such directory, those of a deployment or of a cluster, neither read nor write anything.
+
+Files are mapped once and written again and again. What a message brings to a node is not copied: it
+is there until the server sends the next model, and who is late by then is not counted.
 """
 
 from __future__ import annotations
 
 import json
+import mmap
 import os
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
@@ -24,6 +29,12 @@ RECORD = "fedau.shared"
 """The record that says which file holds the arrays of which record, and under which stamp."""
 _LEAST = 1 << 16
 """Bytes of arrays that are worth a file."""
+_LINE = 64
+
+
+def on_one_machine() -> bool:
+    """Return whether the simulator has all of its processes on this machine."""
+    return DIRECTORY in os.environ
 
 
 class SharedArrays:
@@ -31,7 +42,7 @@ class SharedArrays:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._last: tuple[tuple[str, str], list[bytes]] = (("", ""), [])
+        self._mapped: dict[tuple[str, int], mmap.mmap] = {}
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     @classmethod
@@ -66,15 +77,15 @@ class SharedArrays:
         order = json.dumps(list(content))
         return RecordDict({**others, RECORD: ConfigRecord({"": order, "stamp": stamp, **where})})
 
-    def with_arrays(self, content: RecordDict) -> RecordDict:
+    def with_arrays(self, content: RecordDict, *, lasting: bool = True) -> RecordDict:
         """Return content with its arrays, as it was before `without_arrays`.
 
-        What was read last is remembered: a worker is asked for many nodes with the same model.
+        Those that need not last are there until their file is written again.
         """
         config = content.config_records[RECORD]
         return RecordDict(
             {
-                name: self._read(str(config[name]), str(config["stamp"]))
+                name: self._read(str(config[name]), str(config["stamp"]), lasting=lasting)
                 if name in config
                 else content[name]
                 for name in json.loads(str(config[""]))
@@ -83,45 +94,58 @@ class SharedArrays:
 
     def _write(self, name: str, stamp: str, record: ArrayRecord) -> str:
         """Write the arrays of a record to a file and return what finds them again."""
-        file = os.open(self._directory / name, os.O_WRONLY | os.O_CREAT, 0o600)
-        try:
-            at = os.pwrite(file, stamp.encode(), 0)
-            for array in record.values():
-                data = memoryview(array.data)
-                while data:
-                    written = os.pwrite(file, data, at)
-                    at, data = at + written, data[written:]
-        finally:
-            os.close(file)
+        starts, end = _laid_out(stamp, [len(array.data) for array in record.values()])
+        file = self._map(name, end, mmap.ACCESS_WRITE)
+        file[: len(stamp)] = stamp.encode()
+        for start, array in zip(starts, record.values(), strict=True):
+            file[start : start + len(array.data)] = array.data
         arrays = [(k, a.dtype, a.shape, a.stype, len(a.data)) for k, a in record.items()]
         return json.dumps([name, arrays])
 
-    def _read(self, place: str, stamp: str) -> ArrayRecord:
+    def _read(self, place: str, stamp: str, *, lasting: bool) -> ArrayRecord:
         name, arrays = json.loads(place)
-        found, pieces = self._last
-        if found != (name, stamp):
-            pieces = self._read_file(name, stamp, [size for *_, size in arrays])
-            self._last = ((name, stamp), pieces)
-        return ArrayRecord(
-            {
-                key: Array(dtype=dtype, shape=tuple(shape), stype=stype, data=data)
-                for (key, dtype, shape, stype, _), data in zip(arrays, pieces, strict=True)
-            }
-        )
+        starts, end = _laid_out(stamp, [size for *_, size in arrays])
+        view = memoryview(self._map(name, end, mmap.ACCESS_READ))
+        if view[: len(stamp)] != stamp.encode():
+            raise RuntimeError(f"{name} holds the arrays of another message by now.")
+        record = ArrayRecord()
+        for start, (key, dtype, shape, stype, size) in zip(starts, arrays, strict=True):
+            piece: Any = view[start : start + size]
+            record[key] = Array(dtype=dtype, shape=tuple(shape), stype=stype, data=b"")
+            record[key].data = bytes(piece) if lasting else piece
+        return record
 
-    def _read_file(self, name: str, stamp: str, sizes: list[int]) -> list[bytes]:
-        """Return what a file holds of one message, in pieces of these sizes."""
-        file = os.open(self._directory / name, os.O_RDONLY)
+    def _map(self, name: str, size: int, access: int) -> mmap.mmap:
+        """Return a file that has at least this size, as it is in memory."""
+        known = self._mapped.get((name, access))
+        if known is not None and len(known) >= size:
+            return known
+        flags = os.O_RDONLY if access == mmap.ACCESS_READ else os.O_RDWR | os.O_CREAT
+        file = os.open(self._directory / name, flags, 0o600)
         try:
-            at, pieces = len(stamp), []
-            if os.pread(file, at, 0) != stamp.encode():
-                raise RuntimeError(f"{name} holds the arrays of another message by now.")
-            for size in sizes:
-                pieces.append(os.pread(file, size, at))
-                at += size
+            if access == mmap.ACCESS_WRITE:
+                _reserve(file, size)
+            self._mapped[name, access] = mmap.mmap(file, 0, access=access)
         finally:
             os.close(file)
-        return pieces
+        return self._mapped[name, access]
+
+
+def _laid_out(stamp: str, sizes: list[int]) -> tuple[list[int], int]:
+    """Return where arrays begin after a stamp, on cache lines, and where the last one ends."""
+    starts, at = [], len(stamp)
+    for size in sizes:
+        starts.append(-(-at // _LINE) * _LINE)
+        at = starts[-1] + size
+    return starts, at
+
+
+def _reserve(file: int, size: int) -> None:
+    """Make a file at least so large: a disk that is full is an error now, and a crash later."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file, 0, size)
+    elif os.fstat(file).st_size < size:
+        os.truncate(file, size)
 
 
 @lru_cache(maxsize=1)
@@ -144,7 +168,7 @@ def shared_arrays(
     if files is None or RECORD not in message.content:
         return call_next(message, context)
     stamp = str(message.content.config_records[RECORD]["stamp"])
-    message.content = files.with_arrays(message.content)
+    message.content = files.with_arrays(message.content, lasting=False)
     reply = call_next(message, context)
     if reply.has_content():
         reply.content = files.without_arrays(reply.content, f"node-{context.node_id}", stamp)

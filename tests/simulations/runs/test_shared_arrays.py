@@ -1,5 +1,8 @@
 """Arrays in files: written once for all nodes, given back to the last bit, and for nobody else."""
 
+import errno
+import os
+
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
@@ -73,13 +76,30 @@ def test_errors_and_small_arrays_travel_as_they_are(files, tmp_path):
     assert [path.name for path in (tmp_path / "arrays").iterdir()] == ["model-0"]
 
 
-def test_a_worker_reads_a_model_once_for_all_of_its_nodes(files, monkeypatch):
-    asked, nodes = content(), SharedArrays.of_this_process()
-    sent = files.outgoing([Message(asked, node, "train") for node in (1, 2)])
-    first = nodes.with_arrays(sent[0].content)
-    first.array_records["arrays"].clear()  # as an app may
-    monkeypatch.delattr(SharedArrays, "_read_file")
-    same(nodes.with_arrays(sent[1].content), content())
+def test_a_node_gets_the_model_where_it_lies_and_the_server_gets_a_copy(files):
+    nodes, seen = SharedArrays.of_this_process(), []
+    (message,) = files.outgoing([Message(content(), 5, "train")])
+    lasting = nodes.with_arrays(message.content)
+    shared_arrays(message, context(5), lambda m, _: seen.append(m.content) or m)
+    same(seen[0], content())
+    files.outgoing([Message(content(seed=2), 5, "train")])
+    same(seen[0], content(seed=2))
+    same(lasting, content())
+
+
+def test_a_file_grows_and_smaller_models_fit_into_it(files):
+    for size in (20_000, 50_000, 30_000):
+        (message,) = files.outgoing([Message(content(size=size), 5, "train")])
+        same(SharedArrays.of_this_process().with_arrays(message.content), content(size=size))
+
+
+def test_a_disk_that_is_full_is_an_error(files, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(OSError, match="No space left"):
+        files.outgoing([Message(content(), 5, "train")])
 
 
 def test_the_next_model_is_read_again(files):
