@@ -5,6 +5,7 @@ easily, and its small components are lost. Integer and bool arrays (batch counte
 part of an average.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,15 @@ def is_averaged(dtype: np.dtype[Any]) -> bool:
 def wire_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the type in which updates of an array of type `dtype` travel and are summed."""
     return np.promote_types(dtype, np.float32) if is_averaged(dtype) else dtype
+
+
+def is_finite(value: NDArray[Any]) -> bool:
+    """Return whether all numbers are finite, mostly in one pass that makes no array.
+
+    A square is not finite where its number is not; where squares are too large, numbers are looked
+    at one by one.
+    """
+    return math.isfinite(np.vdot(value, value)) or bool(np.isfinite(value).all())
 
 
 def scaled(update: Arrays, factor: float) -> Arrays:

@@ -10,7 +10,7 @@ client settles what happened first, and takes the weight then.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import astuple, replace
+from dataclasses import astuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,7 +95,7 @@ class FedAUWeighting(Weighting):
             raise ValueError(f"rounds is {rounds}, but a client cannot skip fewer than 0 rounds.")
         elapsed = state.elapsed + rounds
         if self.cutoff is None or elapsed < self.cutoff:
-            return replace(state, round=state.round + rounds, elapsed=elapsed)
+            return WeightState(state.round + rounds, state.intervals, elapsed, state.weight)
         closed, elapsed = divmod(elapsed, self.cutoff)
         return self._close(state, state.round + rounds, closed, self.cutoff, elapsed)
 

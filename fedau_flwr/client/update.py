@@ -1,10 +1,8 @@
 """What training has made of a model: the update, its statistics apart, and only what is finite."""
 
-import math
-
 import numpy as np
 
-from ..arrays import Arrays, is_averaged, wire_dtype
+from ..arrays import Arrays, is_averaged, is_finite, wire_dtype
 from ..statistics import named
 from ..wire.parts import Parts
 from ..wire.requests import UNWEIGHTED, Refusal, Request
@@ -47,6 +45,8 @@ def local_update(before: Arrays, after: Arrays) -> Arrays:
 
 def unweighted_names(model: Arrays, request: Request) -> list[str]:
     """Return which arrays of the model have weight 1, as the server says."""
+    if not request.unweighted:
+        return []
     if any(position >= len(model) for position in request.unweighted):
         raise Refusal(
             f"{UNWEIGHTED} is {request.unweighted}, but must be positions of {len(model)} arrays."
@@ -62,12 +62,9 @@ def measured_change(model: Arrays, trained: Arrays, request: Request) -> Arrays:
     return local_update({n: model[n] for n in names}, {n: trained[n] for n in names})
 
 
-@np.errstate(invalid="ignore", over="ignore")
 def check_finite(parts: Parts) -> None:
     """Refuse to send what the server could not add."""
     for arrays in parts.values():
         for name, value in arrays.items():
-            # One pass that makes no array: a square is not finite where its number is not, and
-            # numbers whose squares are too large are looked at one by one.
-            if not (math.isfinite(np.vdot(value, value)) or np.isfinite(value).all()):
+            if not is_finite(value):
                 raise Refusal(f"The update of array {name!r} is not finite, so it is not sent.")

@@ -8,7 +8,7 @@ from flwr.app import Array, ConfigRecord, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
 from .._log import log
-from ..arrays import is_averaged, wire_dtype
+from ..arrays import is_averaged, is_finite, wire_dtype
 from ..client.separation import RESTING
 from ..wire.dialects import NUMPY_METRICS, contribution_records
 from ..wire.parts import Layout, Parts, flat_name
@@ -103,7 +103,7 @@ def _checked(array: Array, name: str, shape: tuple[int, ...], dtype: np.dtype[An
         raise Rejection(f"array {name!r} of shape {value.shape} instead of {shape}")
     if value.dtype != wire_dtype(dtype):
         raise Rejection(f"array {name!r} of type {value.dtype} instead of {wire_dtype(dtype)}")
-    if is_averaged(dtype) and not np.isfinite(value).all():
+    if is_averaged(dtype) and not is_finite(value):
         raise Rejection(f"array {name!r} with values that are not finite")
     return value
 

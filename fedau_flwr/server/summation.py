@@ -15,6 +15,7 @@ from flwr.app import Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 
 from .._log import log
+from ..arrays import is_finite
 from ..client.preparation import WITHIN
 from ..client.separation import Separation
 from ..privacy.clipping import l2_norm
@@ -190,4 +191,4 @@ def _place(this: Round, reply: Message) -> tuple[int, float, str]:
 
 
 def _is_finite(parts: Parts) -> bool:
-    return all(np.isfinite(value).all() for arrays in parts.values() for value in arrays.values())
+    return all(is_finite(value) for arrays in parts.values() for value in arrays.values())
