@@ -129,8 +129,9 @@ def train(message: Message, context: Context) -> Message:
     config: Any = message.content["config"]
     participates = worker.config.algorithm.participates
     if HOSTED in config and participates:
-        host = Host(lambda client: worker.participant(client, config))
-        return host.reply(message, lambda client, model: worker.train(client, model, config))
+        with worker.participants(config) as participant:
+            host = Host(participant)
+            return host.reply(message, lambda client, model: worker.train(client, model, config))
     model = decode_all(message.content.array_records["arrays"])
     clients = list(config.get(HOSTED, [int(context.node_config["partition-id"])]))
     if len(clients) == 1:

@@ -83,7 +83,7 @@ def start_rows(settings: BenchSettings, scratch: Path, say: Say) -> list[Row]:
         command += ["--rounds=2", "--evaluate-every=2", f"--workers={settings.workers}"]
         began = time.time()
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
-            while not (run.states / "states.bin").exists() and process.poll() is None:
+            while not _trained(run) and process.poll() is None:
                 time.sleep(0.02)
             starts.append(time.time() - began)
             said, _ = process.communicate()
@@ -93,6 +93,11 @@ def start_rows(settings: BenchSettings, scratch: Path, say: Say) -> list[Row]:
     details = {"start-seconds": starts, "end-seconds": ends}
     start, end = (float(np.median(seconds)) for seconds in (starts, ends))
     return [Row("start", start, details=details), Row("end", end)]
+
+
+def _trained(run: RunDirectory) -> bool:
+    records = run.states / "states.bin"
+    return records.exists() and records.stat().st_size > 0
 
 
 def gpu_row(settings: BenchSettings, say: Say) -> Row:

@@ -3,8 +3,8 @@
 Where all workers are on one machine, blocks are in memory until they are brought to their file
 (`simulations.nodes.shared_memory`). Elsewhere reading and writing are a system call each. Files are
 opened and closed every time, which is when a network file system looks for what other machines
-wrote; mapped pages, in which clients of several machines lie side by side, would overwrite each
-other.
+wrote, unless there are none (`HeldFile`); mapped pages, in which clients of several machines lie
+side by side, would overwrite each other.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
+from weakref import finalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ from simulations.nodes.shared_memory import opened_memory, shared_memory, touch,
 _MOST_BUFFERS = 1024
 """That a system call takes."""
 _ALIGNED = 64
+_FOR_BOTH = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
 _STAMP = np.dtype((np.int64, 2))
 Stamp = tuple[int, int]
 """Round and attempt in which arrays were written."""
@@ -158,24 +160,36 @@ class NamedBlocks:
             self._files[name].write(place, stamp, arrays)
 
 
-def read_at(path: Path, start: int, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
+class HeldFile:
+    """A file that stays open, which saves what it takes to find it every time."""
+
+    def __init__(self, path: Path) -> None:
+        self.handle = os.open(path, _FOR_BOTH, 0o600)
+        finalize(self, os.close, self.handle)
+
+
+def read_at(path: Path | HeldFile, start: int, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
     """Return the `count` items that begin at a byte; zeros where nothing has been written."""
     items = np.empty(count, dtype)
     data, done = items.view(np.uint8).data, 0
     with suppress(FileNotFoundError):
-        file = os.open(path, os.O_RDONLY)
+        file = path.handle if isinstance(path, HeldFile) else os.open(path, os.O_RDONLY)
         try:
             while done < len(data) and (read := os.preadv(file, [data[done:]], start + done)):
                 done += read
         finally:
-            os.close(file)
+            if not isinstance(path, HeldFile):
+                os.close(file)
     items.view(np.uint8)[done:] = 0
     return items
 
 
-def write_at(path: Path, start: int, arrays: Sequence[NDArray[Any]]) -> None:
+def write_at(path: Path | HeldFile, start: int, arrays: Sequence[NDArray[Any]]) -> None:
     """Write arrays one after the other; the file takes up space only where something is written."""
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    if isinstance(path, HeldFile):
+        _write(path.handle, start, arrays)
+        return
+    file = os.open(path, _FOR_BOTH, 0o600)
     try:
         _write(file, start, arrays)
     finally:

@@ -23,7 +23,8 @@ no later. No two workers ever serve the same client at a time, so there are no l
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -38,8 +39,9 @@ from fedau_flwr.client.store import DELIVERED, Kept, Store, Version, recall
 from fedau_flwr.client.transform import Memory
 from fedau_flwr.files import make_private_folder
 from fedau_flwr.weight_state import WeightState
-from simulations.nodes.blocks import Blocks, NamedBlocks, read_at, write_at
+from simulations.nodes.blocks import Blocks, HeldFile, NamedBlocks, read_at, write_at
 from simulations.nodes.shared_memory import forget_memory
+from simulations.runs.shared_arrays import on_one_machine
 
 SLOTS = 2
 _SLOT = np.dtype(
@@ -57,6 +59,7 @@ _SLOT = np.dtype(
         ("next_memory_blocks", "<u2"),
     ]
 )
+_FIELDS = _SLOT.names or ()
 _MEMORIES = ("memory", "next_memory")
 _ANSWERED = np.dtype(
     [
@@ -90,15 +93,31 @@ class ClientStates:
     """
 
     def __init__(self, directory: Path, clients: int = 0) -> None:
-        self._records = directory / "states.bin"
-        self.answered = directory / "answered.bin"
         make_private_folder(directory)
+        path = directory / "states.bin"
+        self._records = HeldFile(path) if on_one_machine() else path
+        self.answered = directory / "answered.bin"
         self.of_slots = NamedBlocks(directory, "arrays")
         self.memories = NamedBlocks(directory, "memory", clients * PLACES)
 
     def client(self, number: int, safe: int = 0) -> Store:
         """Return the store of one client; the last checkpoint is of the round `safe`."""
         return _ClientStore(self, number, safe)
+
+    @contextmanager
+    def together(self, numbers: Iterable[int], safe: int = 0) -> Iterator[Mapping[int, Store]]:
+        """Provide the stores of several clients, whose states are read at once and written at once.
+
+        Between two clients' trainings the same would take five times as long: all that it needs
+        has left the core's caches. Clients that remember something are written one by one.
+        """
+        late: list[Callable[[], None]] = []
+        stores = {number: _ClientStore(self, number, safe, late) for number in numbers}
+        for store in stores.values():
+            store.read()
+        yield stores
+        for write in late:
+            write()
 
     def record(self, number: int) -> NDArray[Any]:
         """Return a copy of the slots of a client."""
@@ -114,27 +133,41 @@ class _ClientStore(Store):
 
     looks_ahead = True
 
-    def __init__(self, states: ClientStates, number: int, safe: int) -> None:
+    def __init__(
+        self,
+        states: ClientStates,
+        number: int,
+        safe: int,
+        late: list[Callable[[], None]] | None = None,
+    ) -> None:
         self._states = states
         self._number = number
         self._safe = safe
+        self._late = late  # where to put what can be written later
+        self._found: list[Version] | None = None
         self._record: NDArray[Any] | None = None
         self._read: list[tuple[int, Memory]] = []
 
     def load(self, training: str) -> list[Version]:
         """Return the versions, oldest first; a directory holds the states of one training."""
         del training
-        record = self._record = self._states.record(self._number)
-        slots = [slot for slot in range(SLOTS) if record[slot]["round"]]
-        # A later attempt may have gone back: it, not the round, says which version is newer.
-        slots.sort(key=lambda slot: (record[slot]["attempt"], record[slot]["round"]))
-        return [self._version(slot, record[slot]) for slot in slots]
+        found, self._found = self._found, None
+        return self._versions() if found is None else found
 
-    def _version(self, slot: int, entry: Any) -> Version:
-        number, attempt, blocks = (int(entry[key]) for key in ("round", "attempt", "blocks"))
-        state = WeightState(
-            number - 1, int(entry["intervals"]), int(entry["elapsed"]), float(entry["weight"])
-        )
+    def read(self) -> None:
+        """Read what is to be loaded next."""
+        self._found = self._versions()
+
+    def _versions(self) -> list[Version]:
+        record = self._record = self._states.record(self._number)
+        slots = [*enumerate(dict(zip(_FIELDS, entry, strict=True)) for entry in record.tolist())]
+        # A later attempt may have gone back: it, not the round, says which version is newer.
+        slots.sort(key=lambda slot: (slot[1]["attempt"], slot[1]["round"]))
+        return [self._version(slot, entry) for slot, entry in slots if entry["round"]]
+
+    def _version(self, slot: int, entry: Mapping[str, Any]) -> Version:
+        number, attempt, blocks = (entry[key] for key in ("round", "attempt", "blocks"))
+        state = WeightState(number - 1, entry["intervals"], entry["elapsed"], entry["weight"])
         # In a simulation clients are counted by number, whoever hosts them.
         version = Version(number, attempt, self._number, state)
         if blocks:
@@ -143,7 +176,7 @@ class _ClientStore(Store):
             version = version.holding(_kept(groups))
         if entry["next_memory"]:
             memory, next_memory = (
-                partial(self._memory, int(entry[key]), int(entry[f"{key}_blocks"]), bool(blocks))
+                partial(self._memory, entry[key], entry[f"{key}_blocks"], bool(blocks))
                 for key in _MEMORIES
             )
             version = replace(version, memory=memory, sent=None, next_memory=next_memory)
@@ -164,6 +197,12 @@ class _ClientStore(Store):
     def save(self, training: str, versions: Sequence[Version]) -> None:
         """Keep the last version, and the one before the checkpoint, which is not touched."""
         del training
+        if self._late is None or any(version.memory is not None for version in versions):
+            self._save(versions)
+        else:
+            self._late.append(partial(self._save, versions))
+
+    def _save(self, versions: Sequence[Version]) -> None:
         # Nobody else has written it since.
         record = self._states.record(self._number) if self._record is None else self._record
         if versions[-1].received is not None and self._received(record, versions[-1]):

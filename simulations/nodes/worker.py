@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from fedau_flwr.arrays import Arrays
 from fedau_flwr.client.participant import Participant
 from fedau_flwr.client.store import Store
 from fedau_flwr.client.update import Disposable
-from fedau_flwr.wire.requests import SAFE, Refusal
+from fedau_flwr.wire.requests import HOSTED, SAFE, Refusal
 from simulations.config import RunConfig
 from simulations.nodes.batches import CONTINUED, Turns
 from simulations.nodes.client_states import MARK, ClientStates
@@ -83,16 +84,22 @@ class Worker:
 
     def store(self, client: int, config: Mapping[str, Any]) -> Store:
         """Return where a client's state is kept."""
+        return self._states_in(config).client(client, int(config.get(SAFE, 0)))
+
+    def _states_in(self, config: Mapping[str, Any]) -> ClientStates:
         directory = str(config[STATES])
         if self._states is None or self._states[0] != directory:
             shared = 0 if self.config.protection.keeps_releases else self.config.clients
             self._states = (directory, ClientStates(Path(directory), shared))
-        return self._states[1].client(client, int(config.get(SAFE, 0)))
+        return self._states[1]
 
-    def participant(self, client: int, config: Mapping[str, Any]) -> Participant:
-        """Return a client's side of the protocol."""
-        store, weighting = self.store(client, config), self.experiment.weighting(client)
-        return Participant(store, weighting, self.config.algorithm.transforms)
+    @contextmanager
+    def participants(self, config: Mapping[str, Any]) -> Iterator[Callable[[int], Participant]]:
+        """Provide the side of the protocol of each client that a message addresses."""
+        clients, safe = config[HOSTED], int(config.get(SAFE, 0))
+        with self._states_in(config).together(clients, safe) as stores:
+            weighting, transforms = self.experiment.weighting, self.config.algorithm.transforms
+            yield lambda client: Participant(stores[client], weighting(client), transforms)
 
     def evaluate(self, model: Arrays, part: str, start: int, stop: int) -> SampleResults:
         """Evaluate the samples `start` to `stop` of the training or the test set."""

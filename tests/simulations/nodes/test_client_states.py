@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -94,27 +95,41 @@ class SameContributions(RuleBasedStateMachine):
     def store(self, client):
         return self.states.client(client, self.ledger.safe or 0)
 
+    @contextmanager
+    def stores(self, clients, together):
+        """Provide the stores of clients, on a host or each on its own."""
+        if together:
+            with self.states.together(clients, self.ledger.safe or 0) as stores:
+                yield stores
+        else:
+            yield {client: self.store(client) for client in clients}
+
     @rule(
-        asked=SOME, lost=SOME, unreached=SOME, value=st.integers(-5, 5), looks_ahead=st.booleans()
+        asked=SOME,
+        lost=SOME,
+        unreached=SOME,
+        value=st.integers(-5, 5),
+        looks_ahead=st.booleans(),
+        together=st.booleans(),
     )
-    def round(self, asked, lost, unreached, value, looks_ahead):
+    def round(self, *, asked, lost, unreached, value, looks_ahead, together):
         """Run a round; without looking ahead states are kept as in a run that began before."""
         self.ledger.open(self.ledger.round + 1)
-        for client in sorted(asked):
-            request = self.ledger.request(client, transform=self.transform)
-            trained = arrays(value + client)
-            store = self.store(client)
-            store.looks_ahead = looks_ahead
-            left, right = (
-                Participant(store, FedAUWeighting(cutoff=4), (Delivered,)).contribute(
-                    request, arrays(0.0), lambda start, trained=trained: trained
+        with self.stores(sorted(asked), together) as stores:
+            for client, store in stores.items():
+                request = self.ledger.request(client, transform=self.transform)
+                trained = arrays(value + client)
+                store.looks_ahead = looks_ahead
+                left, right = (
+                    Participant(store, FedAUWeighting(cutoff=4), (Delivered,)).contribute(
+                        request, arrays(0.0), lambda start, trained=trained: trained
+                    )
+                    for store in (self.reference[client], store)
                 )
-                for store in (self.reference[client], store)
-            )
-            assert left.keys() == right.keys()
-            for part in left:
-                for name in SHAPES:
-                    np.testing.assert_array_equal(left[part][name], right[part][name])
+                assert left.keys() == right.keys()
+                for part in left:
+                    for name in SHAPES:
+                        np.testing.assert_array_equal(left[part][name], right[part][name])
         self.ledger.count(sorted(asked - lost))
         for client in sorted(asked - lost - unreached):
             request = replace(self.ledger.request(client), counted=None)
@@ -200,6 +215,26 @@ def test_a_second_slot_is_taken_once_the_first_holds_a_checkpointed_version(tmp_
     np.testing.assert_array_equal(kept[-1].sent["update"]["x"], versions[-1].sent["update"]["x"])
     size = (tmp_path / "arrays-sent%2Fupdate.bin").stat().st_size
     assert slots * 4000 < size < slots * 4020
+
+
+def test_clients_of_a_host_are_written_at_its_end_and_not_if_it_fails(tmp_path):
+    states, one = ClientStates(tmp_path), Version(1, 1, 0, WeightState(0, 0, 0))
+    with states.together([0, 1]) as stores:
+        stores[0].save("t", [one])
+        assert not (tmp_path / "states.bin").exists()
+    (found,) = states.client(0).load("t")
+    assert (found.round, found.state) == (1, one.state)
+
+    def fail():
+        with states.together([0, 1]) as stores:
+            assert [version.round for version in stores[0].load("t")] == [1]
+            stores[0].save("t", [Version(2, 1, 0, WeightState(1, 0, 1))])
+            raise RuntimeError("broken")
+
+    with pytest.raises(RuntimeError, match="broken"):
+        fail()
+    assert [version.round for version in states.client(0).load("t")] == [1]
+    assert states.client(1).load("t") == []
 
 
 def contribute(states, ledger, *, lost=False):
