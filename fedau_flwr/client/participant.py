@@ -6,8 +6,9 @@ settles the pending one, and every round it was not asked for is an absence.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from .._log import log
 from ..arrays import Arrays, scaled
@@ -20,7 +21,7 @@ from .answered import Answers, model_digest
 from .preparation import Preparation
 from .separation import Separation
 from .store import Store, Version, recall
-from .transform import Memory, Transform, Turn, named_transform
+from .transform import Memory, NextMemory, Transform, Turn, named_transform
 from .update import check_finite, local_update, measured_change
 
 
@@ -79,27 +80,27 @@ class Participant:
                 masked = preparation is not None and preparation.grid is not None
                 answers = answers.added(request.round, model_digest(model) if masked else 0)
                 self.store.record(request.training, answers)
+            held: dict[str, Any] = {}
+            if transform.remembers:
+                recalled = parts if transform.recalled is None else transform.recalled
+                sent = without({part: parts[part] for part in recalled}, measured)
+                held = self._held(transform, settled.memory, sent)
             pending = Version(
                 request.round,
                 request.attempt,
                 request.client,
                 settled.state,
                 weighting=repr(self.weighting),
+                **held,
             )
-            if transform.remembers:
-                recalled = parts if transform.recalled is None else transform.recalled
-                sent = without({part: parts[part] for part in recalled}, measured)
-                pending = self._holding(pending, transform, settled.memory, sent)
             self.store.save(request.training, [*settled.kept, pending])
         return parts
 
-    def _holding(
-        self, pending: Version, transform: Transform, memory: Memory, sent: Parts
-    ) -> Version:
-        """Return a version with what makes the next memory, or with that if the store wants it."""
+    def _held(self, transform: Transform, memory: Memory, sent: Parts) -> dict[str, Any]:
+        """Return what a version has of memories: what makes the next one, or that one."""
         if self.store.looks_ahead:
-            return replace(pending, memory=memory, next_memory=transform.remember(memory, sent))
-        return replace(pending, memory=memory, sent=sent)
+            return {"memory": memory, "next_memory": NextMemory(transform, memory, sent)}
+        return {"memory": memory, "sent": sent}
 
     def _answers(self, request: Request, separation: Separation) -> Answers:
         """Return what was answered before, unless the client rests in this round."""

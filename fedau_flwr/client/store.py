@@ -19,7 +19,7 @@ from ..weight_state import StateError, WeightState, check_integer
 from ..wire.parts import UPDATE, Parts
 from ..wire.requests import Refusal
 from .answered import Answers
-from .transform import Memory
+from .transform import Memory, NextMemory
 
 VERSION = 2
 LAST = "last"
@@ -43,7 +43,7 @@ class Version:
     state: WeightState  # the history up to, not including, `round`
     memory: Memory | Unread | None = None  # before `round`; None under a method that has none
     sent: Parts | None = None  # from which the next memory is made once it is counted
-    next_memory: Memory | Unread | None = None  # in place of `sent`: what is made of it
+    next_memory: Memory | Unread | NextMemory | None = None  # in place of `sent`: made of it
     received: Arrays | None = None  # what the server delivered after `round`
     weighting: str | None = None  # that made `state`; None if that is not known
 
@@ -71,7 +71,7 @@ class Version:
         return replace(self, memory=memory, sent=sent, received=received)
 
 
-def recall(memory: Memory | Unread | None) -> Memory:
+def recall(memory: Memory | Unread | NextMemory | None) -> Memory:
     """Return a memory, which is read by now; none is an empty one."""
     return memory() if callable(memory) else memory or {}
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, is_dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from ..arrays import Arrays
+from ..arrays import Arrays, added
 from ..wire.parts import UPDATE, Parts
 from ..wire.requests import TRANSFORM, Refusal
 
@@ -47,8 +47,8 @@ class Transform(ABC):
     """Makes what a client sends from its update, its weight and its memory.
 
     A transform with parameters is a frozen dataclass; their values travel as JSON. One that
-    remembers something sets `remembers` and overrides `remember`; one whose strategy delivers
-    something after a round overrides `receive` as well.
+    remembers something sets `remembers` and says what by `sums` or by overriding `remember`; one
+    whose strategy delivers something after a round overrides `receive` as well.
 
     Attributes
     ----------
@@ -60,6 +60,8 @@ class Transform(ABC):
         The parts of one value that follow them.
     remembers : bool
         Whether the client keeps a memory.
+    sums : tuple[tuple[str, str], ...]
+        Memories that are the sum of all that was counted of a part, each with that part.
     recalled : tuple[str, ...] | None
         The parts that `remember` needs of what was sent, which are kept until then; None for all.
     may_forget : bool
@@ -71,6 +73,7 @@ class Transform(ABC):
     parts: ClassVar[tuple[str, ...]] = (UPDATE,)
     scalars: ClassVar[tuple[str, ...]] = ()
     remembers: ClassVar[bool] = False
+    sums: ClassVar[tuple[tuple[str, str], ...]] = ()
     recalled: ClassVar[tuple[str, ...] | None] = None
     may_forget: ClassVar[bool] = False
 
@@ -95,7 +98,8 @@ class Transform(ABC):
         `sent` is what really left the client: clipped, and rounded to the grid of a secure sum. It
         may be asked for before that is known, so neither `memory` nor `sent` may be changed.
         """
-        return memory
+        sums = {name: added(memory.get(name), sent[part]) for name, part in self.sums}
+        return {**memory, **sums}
 
     def receive(self, memory: Memory, delivered: Arrays) -> Memory:
         """Return the memory with what the server delivered after the round, if that arrived.
@@ -115,6 +119,27 @@ class Transform(ABC):
     def to_text(self) -> str:
         """Return name and parameters for a train message."""
         return json.dumps({"name": self.name, **(asdict(self) if is_dataclass(self) else {})})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NextMemory:
+    """What a transform will remember, which is made when it is asked for."""
+
+    transform: Transform
+    memory: Memory
+    sent: Parts
+
+    def __call__(self) -> Memory:
+        """Return the memory."""
+        return self.transform.remember(self.memory, self.sent)
+
+    def terms(self) -> dict[str, tuple[Arrays, ...]]:
+        """Return one or two groups of arrays by name, whose sums are the memory."""
+        kind = type(self.transform)
+        if not kind.sums or kind.remember is not Transform.remember:
+            return {name: (arrays,) for name, arrays in self().items()}
+        before = {name: (arrays,) for name, arrays in self.memory.items()}
+        return before | {name: (*before.get(name, ()), self.sent[part]) for name, part in kind.sums}
 
 
 @lru_cache(maxsize=16)

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..arrays import Arrays, added, difference, moved, scaled
 from ..checks import check, is_number
-from ..client.transform import Memory, Transform, Turn
+from ..client.transform import Transform, Turn
 from ..wire.parts import UPDATE, Parts
 from .mifa import LAST, MemoryStrategy
 
@@ -32,6 +32,7 @@ class StaleUpdate(Transform):
     name = "fedstale"
     parts = (UPDATE, CHANGE)
     remembers = True
+    sums = ((LAST, CHANGE),)
     recalled = (CHANGE,)
 
     def __post_init__(self) -> None:
@@ -42,10 +43,6 @@ class StaleUpdate(Transform):
         last = turn.memory.get(LAST)
         fresh = difference(update, scaled(last, self.beta)) if last else update
         return {UPDATE: scaled(fresh, turn.weight), CHANGE: difference(update, last)}
-
-    def remember(self, memory: Memory, sent: Parts) -> Memory:
-        """Return `h + c`."""
-        return {LAST: added(memory.get(LAST), sent[CHANGE])}
 
 
 class FedStale(MemoryStrategy):

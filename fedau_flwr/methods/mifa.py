@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Arrays, added, moved, zeros
-from ..client.transform import Memory, Transform, Turn
+from ..arrays import Arrays, moved, zeros
+from ..client.transform import Transform, Turn
 from ..server.strategy import SumStrategy
 from ..wire.parts import UPDATE, Parts
 
@@ -27,6 +27,7 @@ class UpdateChange(Transform):
 
     name = "change"
     remembers = True
+    sums = ((LAST, UPDATE),)
 
     def contribute(self, update: Arrays, turn: Turn) -> Parts:
         """Return the change against what was counted last."""
@@ -35,10 +36,6 @@ class UpdateChange(Transform):
                 for name, value in update.items():
                     np.subtract(value, last[name], out=value)
         return {UPDATE: update}
-
-    def remember(self, memory: Memory, sent: Parts) -> Memory:
-        """Return `y + c`."""
-        return {LAST: added(memory.get(LAST), sent[UPDATE])}
 
 
 class MemoryStrategy(SumStrategy):

@@ -21,7 +21,7 @@ from weakref import finalize
 import numpy as np
 from numpy.typing import NDArray
 
-from fedau_flwr.arrays import Arrays
+from fedau_flwr.arrays import Arrays, added
 from fedau_flwr.files import save_text
 from simulations.nodes.shared_memory import opened_memory, shared_memory, touch, written
 
@@ -81,29 +81,36 @@ class Blocks:
         block = self._in_memory(place)
         if not block["stamp"].any():
             block = read_at(self._path, place * self._dtype.itemsize, self._dtype, 1)[0]
-        arrays = {name: np.asarray(block["arrays"][field]) for field, name, _ in self._fields}
+        values = block["arrays"]
+        arrays = {name: np.asarray(values[field]) for field, name, _ in self._fields}
         for value in arrays.values():
             value.flags.writeable = False
         return arrays
 
-    def write(self, place: int, stamp: Stamp, arrays: Arrays) -> None:
-        """Replace the arrays at a place, straight from where they are."""
+    def write(self, place: int, stamp: Stamp, arrays: Arrays, change: Arrays | None = None) -> None:
+        """Replace the arrays at a place by others, or by their sum with a change to them."""
+        block = self._in_memory(place)
+        if block["stamp"].any():
+            touch(np.ndarray(self._dtype.itemsize, np.uint8, self._memory, place * self._distance))
+            places = block["arrays"]
+            for field, name, _ in self._fields:
+                if change is None:
+                    places[field][...] = arrays[name]
+                else:
+                    np.add(arrays[name], change[name], out=places[field])
+            block["stamp"] = stamp
+            return
+        if change is not None:
+            arrays = added(arrays, change)
         values = [np.asarray(arrays[name], kind) for _, name, kind in self._fields]
         whole = [np.array(stamp, np.int64), *values]
         if self._memory is None:
             write_at(self._path, place * self._dtype.itemsize, whole)
             return
-        block, start = self._in_memory(place), place * self._distance
-        if not block["stamp"].any():
-            # The kernel makes all of its pages at once, and else one after the other.
-            with opened_memory(self._path) as memory:
-                assert memory is not None
-                _write(memory, start, whole)
-            return
-        touch(np.ndarray(self._dtype.itemsize, np.uint8, self._memory, start))
-        for (field, *_), value in zip(self._fields, values, strict=True):
-            block["arrays"][field][...] = value
-        block["stamp"] = stamp
+        # The kernel makes all of its pages at once, and else one after the other.
+        with opened_memory(self._path) as memory:
+            assert memory is not None
+            _write(memory, place * self._distance, whole)
 
     def _in_memory(self, place: int) -> NDArray[Any]:
         """Return the block at a place in memory, which has no stamp if it is not there."""
@@ -151,13 +158,13 @@ class NamedBlocks:
         wanted = stamp or max(stamps.values(), key=lambda found: found[::-1], default=None)
         return [name for name, found in stamps.items() if found == wanted and any(found)]
 
-    def write(self, place: int, stamp: Stamp, groups: Mapping[str, Arrays]) -> None:
-        """Write groups of arrays together at a place."""
-        for name, arrays in groups.items():
+    def write(self, place: int, stamp: Stamp, groups: Mapping[str, tuple[Arrays, ...]]) -> None:
+        """Write groups of arrays, each perhaps with a change to them, together at a place."""
+        for name, terms in groups.items():
             if name not in self._files:
                 path = self._directory / f"{self._prefix}-{quote(name, safe='')}.bin"
-                self._files[name] = Blocks.like(path, arrays, self._places)
-            self._files[name].write(place, stamp, arrays)
+                self._files[name] = Blocks.like(path, terms[0], self._places)
+            self._files[name].write(place, stamp, *terms)
 
 
 class HeldFile:

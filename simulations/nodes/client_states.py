@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from fedau_flwr.arrays import Arrays
 from fedau_flwr.client.answered import RECENT, Answers
 from fedau_flwr.client.store import DELIVERED, Kept, Store, Version, recall
-from fedau_flwr.client.transform import Memory
+from fedau_flwr.client.transform import Memory, NextMemory
 from fedau_flwr.files import make_private_folder
 from fedau_flwr.weight_state import WeightState
 from simulations.nodes.blocks import Blocks, HeldFile, NamedBlocks, read_at, write_at
@@ -168,18 +168,18 @@ class _ClientStore(Store):
     def _version(self, slot: int, entry: Mapping[str, Any]) -> Version:
         number, attempt, blocks = (entry[key] for key in ("round", "attempt", "blocks"))
         state = WeightState(number - 1, entry["intervals"], entry["elapsed"], entry["weight"])
+        held: dict[str, Any] = {}
+        if entry["next_memory"]:
+            for key in _MEMORIES:
+                held[key] = partial(self._memory, entry[key], entry[f"{key}_blocks"], bool(blocks))
         # In a simulation clients are counted by number, whoever hosts them.
-        version = Version(number, attempt, self._number, state)
+        version = Version(number, attempt, self._number, state, **held)
         if blocks:
             place = self._number * SLOTS + slot
-            groups = self._states.of_slots.read(place, blocks, (number, attempt))
-            version = version.holding(_kept(groups))
-        if entry["next_memory"]:
-            memory, next_memory = (
-                partial(self._memory, entry[key], entry[f"{key}_blocks"], bool(blocks))
-                for key in _MEMORIES
-            )
-            version = replace(version, memory=memory, sent=None, next_memory=next_memory)
+            kept = _kept(self._states.of_slots.read(place, blocks, (number, attempt)))
+            if not held:
+                return version.holding(kept)
+            return replace(version, received=kept["received"][DELIVERED])
         return version
 
     def _memory(self, place: int, blocks: int, received: bool) -> Memory:
@@ -249,7 +249,7 @@ class _ClientStore(Store):
             if (record[slot]["round"], record[slot]["attempt"]) == stamp:
                 groups = _groups(version)
                 new = {name: arrays for name, arrays in groups.items() if _is_received(name)}
-                self._states.of_slots.write(self._number * SLOTS + slot, stamp, new)
+                self._states.of_slots.write(self._number * SLOTS + slot, stamp, _alone(new))
                 record[slot]["blocks"] = len(groups)
                 self._states.put_record(self._number, record)
                 return True
@@ -263,7 +263,7 @@ class _ClientStore(Store):
             # The round makes a slot valid, so it goes before its arrays change.
             self._states.put_record(self._number, record)
         if groups:
-            self._states.of_slots.write(self._number * SLOTS + slot, stamp, groups)
+            self._states.of_slots.write(self._number * SLOTS + slot, stamp, _alone(groups))
         if version.next_memory is not None:
             self._put_memories(record, entry, version)
         entry["blocks"] = len(groups)
@@ -271,16 +271,20 @@ class _ClientStore(Store):
             entry[name] = getattr(version.state, name)
         entry["attempt"] = version.attempt
         entry["round"] = version.round
-        self._states.put_record(self._number, record)
+        put = partial(self._states.put_record, self._number, record)
+        if self._late is None:
+            put()
+        else:
+            self._late.append(put)
 
     def _put_memories(self, record: NDArray[Any], entry: Any, version: Version) -> None:
         """Write the memories of a version, but for one that was read here and is as it was."""
-        memories = {key: recall(getattr(version, key)) for key in _MEMORIES}
+        memories = {key: _terms(getattr(version, key)) for key in _MEMORIES}
         places = {
             key: next((place for place, read in self._read if _same(read, memory)), 0)
             for key, memory in memories.items()
         }
-        taken = {int(other[key]) for other in record for key in _MEMORIES} | {*places.values()}
+        taken = {*record["memory"].tolist(), *record["next_memory"].tolist(), *places.values()}
         free = iter(sorted({*range(1, PLACES + 1)} - taken))
         for key, memory in memories.items():
             if not places[key]:
@@ -290,11 +294,23 @@ class _ClientStore(Store):
             entry[key], entry[f"{key}_blocks"] = places[key], len(memory)
 
 
-def _same(read: Memory, memory: Memory) -> bool:
+def _terms(memory: Any) -> dict[str, tuple[Arrays, ...]]:
+    """Return the groups of a memory, one that is still to be made as what it is the sum of."""
+    if isinstance(memory, NextMemory):
+        return memory.terms()
+    return _alone(recall(memory))
+
+
+def _alone(groups: Mapping[str, Arrays]) -> dict[str, tuple[Arrays, ...]]:
+    return {name: (arrays,) for name, arrays in groups.items()}
+
+
+def _same(read: Memory, memory: Mapping[str, tuple[Arrays, ...]]) -> bool:
     """Return whether a memory has the arrays that were read, which nobody may have changed."""
     return read.keys() == memory.keys() and all(
-        arrays.keys() == memory[group].keys()
-        and all(value is memory[group][name] for name, value in arrays.items())
+        len(memory[group]) == 1
+        and arrays.keys() == memory[group][0].keys()
+        and all(value is memory[group][0][name] for name, value in arrays.items())
         for group, arrays in read.items()
     )
 

@@ -20,7 +20,7 @@ from fedau_flwr import (
     UnitWeighting,
 )
 from fedau_flwr.arrays import added, difference, moved, scaled
-from fedau_flwr.client.transform import Turn, named_transform
+from fedau_flwr.client.transform import NextMemory, Turn, named_transform
 from fedau_flwr.privacy import l2_norm
 from fedau_flwr.wire.parts import scalar
 from fedau_flwr.wire.requests import Refusal
@@ -53,6 +53,33 @@ class Stale(Transform):
 
     def remember(self, memory, sent):
         return {"h": added(memory.get("h"), sent["change"])}
+
+
+class Sums(Transform):
+    remembers = True
+    sums = (("h", "update"),)
+
+    def contribute(self, update, turn):
+        return {"update": update}
+
+
+class Doubled(Sums):
+    def remember(self, memory, sent):
+        return {"h": scaled(super().remember(memory, sent)["h"], 2.0)}
+
+
+@pytest.mark.parametrize(
+    ("transform", "expected"), [(Sums(), [4.0, 6.0]), (Doubled(), [8.0, 12.0])]
+)
+def test_the_next_memory_is_the_sum_of_its_terms(transform, expected):
+    before, sent = {"x": np.array([1.0, 2.0])}, {"x": np.array([3.0, 4.0])}
+    following = NextMemory(transform, {"h": before, "other": sent}, {"update": sent})
+    np.testing.assert_array_equal(following()["h"]["x"], expected)
+    terms = following.terms()
+    np.testing.assert_array_equal(sum(arrays["x"] for arrays in terms["h"]), expected)
+    assert terms.keys() == following().keys()
+    first = NextMemory(transform, {}, {"update": sent}).terms()["h"]
+    assert len(first) == 1
 
 
 class StaleMethod(SumStrategy):

@@ -65,6 +65,15 @@ def test_another_process_sees_what_is_in_memory_and_changes_it(path):
         seen += 1
 
 
+def test_a_sum_is_made_where_it_is_to_be(path, tmp_path):
+    blocks = Blocks.like(path, arrays(0), PLACES)
+    for one in (blocks, Blocks.like(tmp_path / "file.bin", arrays(0))):
+        for number in (1, 2):  # a new place, and one that has been written
+            one.write(7, (number, 1), arrays(number), arrays(0.5))
+            assert one.stamp(7) == (number, 1)
+            np.testing.assert_array_equal(one.read(7)["x"], arrays(number + 0.5)["x"])
+
+
 def test_the_file_gets_what_it_has_not(path):
     blocks = Blocks.like(path, arrays(0), PLACES)
     blocks.write(5, (1, 1), arrays(1))
