@@ -1,6 +1,5 @@
 """How close local steps stay to double precision: those of the kernel and those of torch."""
 
-from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -60,7 +59,7 @@ def ties_row(settings: BenchSettings, say: Say) -> Row:
 
 
 def _in_double(
-    task: Task, start: Arrays, batches: Sequence[Sequence[torch.Tensor]], lr: float
+    task: Task, start: Arrays, batches: tuple[torch.Tensor, torch.Tensor], lr: float
 ) -> NDArray[np.float64]:
     """Return the update of the same steps in double precision."""
     module = build_model(task, seed=1).double().train()

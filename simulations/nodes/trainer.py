@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from simulations.nodes.batches import batch_positions, continued_positions
 from simulations.nodes.kernel.choose import draw_masks
@@ -114,7 +115,7 @@ class LocalTrainer:
         if self.model.native is not None:
             return self._train_natively(self.model.native, parameters, inputs, targets, lr)
         self.model.load(parameters)
-        module = self.model.module.train()
+        module = self._training()
         weights: list[torch.Tensor] = list(self.model.parameters)
         losses = []
         for x, y in zip(inputs, targets, strict=True):
@@ -133,21 +134,26 @@ class LocalTrainer:
         self,
         native: NativeStep,
         parameters: Mapping[str, np.ndarray],
-        images: tuple[torch.Tensor, ...],
-        labels: tuple[torch.Tensor, ...],
+        images: torch.Tensor,
+        labels: torch.Tensor,
         lr: float,
     ) -> LocalResult:
         """Run all steps in one call."""
-        dropout = self.model.module.train().dropout
+        dropout = self._training().dropout
         assert isinstance(dropout, SeededDropout)
         trained, losses = native.train(
             {name: np.ascontiguousarray(v, np.float32) for name, v in parameters.items()},
-            torch.stack(images).permute(0, 1, 3, 4, 2).contiguous().numpy(),
-            torch.stack(labels).numpy(),
+            images.permute(0, 1, 3, 4, 2).contiguous().numpy(),
+            labels.numpy(),
             lr,
             draw_masks(dropout, native.inputs, steps=len(images), batch=len(images[0])),
         )
         return LocalResult(trained, loss=float(losses.mean()), steps=len(losses))
+
+    def _training(self) -> nn.Module:
+        """Return the network in the mode for training, which an evaluation has changed."""
+        module = self.model.module
+        return module if module.training else module.train()
 
     def batches(
         self,
@@ -156,7 +162,7 @@ class LocalTrainer:
         steps: int,
         batch: int,
         turn: int | None = None,
-    ) -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the inputs and targets of each step, all steps prepared at once."""
         count: dict[str, int] = {"steps": steps, "batch": batch}
         if turn is None:
@@ -181,4 +187,5 @@ class LocalTrainer:
             where = torch.from_numpy(chosen).to(self.model.device)
             raw, targets = (value[where] for value in self._data)
         inputs = self.task.augment(raw, self._changes, share=size if self._per_batch else 1)
-        return torch.split(inputs, size), torch.split(targets, size)
+        shape = positions.shape
+        return inputs.view(*shape, *inputs.shape[1:]), targets.view(*shape, *targets.shape[1:])
