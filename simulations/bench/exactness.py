@@ -1,6 +1,5 @@
 """How close local steps stay to double precision: those of the kernel and those of torch."""
 
-
 import numpy as np
 import torch
 from numpy.typing import NDArray

@@ -30,6 +30,8 @@ RECORD = "fedau.shared"
 _LEAST = 1 << 16
 """Bytes of arrays that are worth a file."""
 _LINE = 64
+_MOST = 256
+"""Files that are mapped at a time, of a process that may have tens of thousands."""
 
 
 def on_one_machine() -> bool:
@@ -125,6 +127,8 @@ class SharedArrays:
         try:
             if access == mmap.ACCESS_WRITE:
                 _reserve(file, size)
+            while len(self._mapped) >= _MOST:
+                self._mapped.pop(next(iter(self._mapped)))
             self._mapped[name, access] = mmap.mmap(file, 0, access=access)
         finally:
             os.close(file)

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -91,6 +92,15 @@ def test_a_file_grows_and_smaller_models_fit_into_it(files):
     for size in (20_000, 50_000, 30_000):
         (message,) = files.outgoing([Message(content(size=size), 5, "train")])
         same(SharedArrays.of_this_process().with_arrays(message.content), content(size=size))
+
+
+def test_replies_of_many_nodes_do_not_fill_the_process(files, tmp_path):
+    for node in range(300):
+        (message,) = files.outgoing([Message(content(), node, "train")])
+        reply = shared_arrays(message, context(node), lambda m, _: Message(content(2), reply_to=m))
+        same(files.with_arrays(reply.content), content(2))
+    mapped = Path("/proc/self/maps").read_text().count(f"{tmp_path}/arrays/")
+    assert 1 < mapped <= 256
 
 
 def test_a_disk_that_is_full_is_an_error(files, monkeypatch):
