@@ -167,6 +167,11 @@ class NamedBlocks:
             self._files[name].write(place, stamp, *terms)
 
 
+def alone(groups: Mapping[str, Arrays]) -> dict[str, tuple[Arrays, ...]]:
+    """Return groups to write without a change to any."""
+    return {name: (arrays,) for name, arrays in groups.items()}
+
+
 class HeldFile:
     """A file that stays open, which saves what it takes to find it every time."""
 

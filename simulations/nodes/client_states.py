@@ -8,11 +8,9 @@ asked for again. ``answered.bin`` has the rounds that a client has answered, whe
 need them.
 
 What a method lets clients remember is named arrays: each name has a sparse file of blocks of equal
-size, and beside it the names, types and shapes of the arrays in a block. A version needs two
-memories, one from before its pending round and one for when that is counted; a client has places
-for two each, and a slot says which are its own. So the next version writes one memory: the other is
-one of those that are there already. What a client received is in a block per slot, and so is what
-it remembered and sent in runs that began before there were places.
+size, and beside it the names, types and shapes of the arrays in a block. A slot says at which of
+the client's places its memories are (`simulations.nodes.memories`). What a client received is in a
+block per slot, and so is what it remembered and sent in runs that began before there were places.
 
 `flush` makes everything durable, which the round loop calls before a checkpoint: what was
 written before stays untouched until the next one, so a crash in between cannot hurt it. Until then
@@ -35,11 +33,11 @@ from numpy.typing import NDArray
 
 from fedau_flwr.arrays import Arrays
 from fedau_flwr.client.answered import RECENT, Answers
-from fedau_flwr.client.store import DELIVERED, Kept, Store, Version, recall
-from fedau_flwr.client.transform import Memory, NextMemory
+from fedau_flwr.client.store import DELIVERED, Kept, Store, Version
 from fedau_flwr.files import make_private_folder
 from fedau_flwr.weight_state import WeightState
-from simulations.nodes.blocks import Blocks, HeldFile, NamedBlocks, read_at, write_at
+from simulations.nodes.blocks import Blocks, HeldFile, NamedBlocks, alone, read_at, write_at
+from simulations.nodes.memories import PLACES, Memories
 from simulations.nodes.shared_memory import forget_memory
 from simulations.runs.shared_arrays import on_one_machine
 
@@ -70,9 +68,8 @@ _ANSWERED = np.dtype(
     ]
 )
 RECORD_BYTES = SLOTS * _SLOT.itemsize
-PLACES = 2 * SLOTS
-
-
+Later = Callable[[Callable[[], None]], None]
+"""Takes what can be written later than at once."""
 MARK = "of-a-simulation"
 """A file that says that a server on this machine has made the directory for its nodes."""
 
@@ -112,7 +109,7 @@ class ClientStates:
         has left the core's caches. Clients that remember something are written one by one.
         """
         late: list[Callable[[], None]] = []
-        stores = {number: _ClientStore(self, number, safe, late) for number in numbers}
+        stores = {number: _ClientStore(self, number, safe, late.append) for number in numbers}
         for store in stores.values():
             store.read()
         yield stores
@@ -128,25 +125,25 @@ class ClientStates:
         write_at(self._records, number * RECORD_BYTES, [record])
 
 
+def _at_once(write: Callable[[], None]) -> None:
+    write()
+
+
 class _ClientStore(Store):
     """One client's two slots."""
 
     looks_ahead = True
 
     def __init__(
-        self,
-        states: ClientStates,
-        number: int,
-        safe: int,
-        late: list[Callable[[], None]] | None = None,
+        self, states: ClientStates, number: int, safe: int, later: Later = _at_once
     ) -> None:
         self._states = states
         self._number = number
         self._safe = safe
-        self._late = late  # where to put what can be written later
+        self._later = later
         self._found: list[Version] | None = None
         self._record: NDArray[Any] | None = None
-        self._read: list[tuple[int, Memory]] = []
+        self._memories = Memories(states.memories, number)
 
     def load(self, training: str) -> list[Version]:
         """Return the versions, oldest first; a directory holds the states of one training."""
@@ -171,7 +168,9 @@ class _ClientStore(Store):
         held: dict[str, Any] = {}
         if entry["next_memory"]:
             for key in _MEMORIES:
-                held[key] = partial(self._memory, entry[key], entry[f"{key}_blocks"], bool(blocks))
+                # What is made of it where something was received takes its place.
+                place, count = entry[key], entry[f"{key}_blocks"]
+                held[key] = partial(self._memories.read, place, count, copied=bool(blocks))
         # In a simulation clients are counted by number, whoever hosts them.
         version = Version(number, attempt, self._number, state, **held)
         if blocks:
@@ -182,25 +181,13 @@ class _ClientStore(Store):
             return replace(version, received=kept["received"][DELIVERED])
         return version
 
-    def _memory(self, place: int, blocks: int, received: bool) -> Memory:
-        """Read the memory at a place, and know it again when it is to be kept there."""
-        memory = self._states.memories.read(self._at(place), blocks) if blocks else {}
-        if received:
-            # What is made of it takes its place, which may be where it is read.
-            memory = {n: {k: v.copy() for k, v in some.items()} for n, some in memory.items()}
-        self._read.append((place, {name: dict(arrays) for name, arrays in memory.items()}))
-        return memory
-
-    def _at(self, place: int) -> int:
-        return self._number * PLACES + place - 1
-
     def save(self, training: str, versions: Sequence[Version]) -> None:
         """Keep the last version, and the one before the checkpoint, which is not touched."""
         del training
-        if self._late is None or any(version.memory is not None for version in versions):
+        if any(version.memory is not None for version in versions):
             self._save(versions)
         else:
-            self._late.append(partial(self._save, versions))
+            self._later(partial(self._save, versions))
 
     def _save(self, versions: Sequence[Version]) -> None:
         # Nobody else has written it since.
@@ -249,7 +236,7 @@ class _ClientStore(Store):
             if (record[slot]["round"], record[slot]["attempt"]) == stamp:
                 groups = _groups(version)
                 new = {name: arrays for name, arrays in groups.items() if _is_received(name)}
-                self._states.of_slots.write(self._number * SLOTS + slot, stamp, _alone(new))
+                self._states.of_slots.write(self._number * SLOTS + slot, stamp, alone(new))
                 record[slot]["blocks"] = len(groups)
                 self._states.put_record(self._number, record)
                 return True
@@ -263,56 +250,18 @@ class _ClientStore(Store):
             # The round makes a slot valid, so it goes before its arrays change.
             self._states.put_record(self._number, record)
         if groups:
-            self._states.of_slots.write(self._number * SLOTS + slot, stamp, _alone(groups))
+            self._states.of_slots.write(self._number * SLOTS + slot, stamp, alone(groups))
         if version.next_memory is not None:
-            self._put_memories(record, entry, version)
+            taken = {*record["memory"].tolist(), *record["next_memory"].tolist()}
+            memories = {key: getattr(version, key) for key in _MEMORIES}
+            for key, (place, count) in self._memories.write(memories, taken, stamp).items():
+                entry[key], entry[f"{key}_blocks"] = place, count
         entry["blocks"] = len(groups)
         for name in ("intervals", "elapsed", "weight"):
             entry[name] = getattr(version.state, name)
         entry["attempt"] = version.attempt
         entry["round"] = version.round
-        put = partial(self._states.put_record, self._number, record)
-        if self._late is None:
-            put()
-        else:
-            self._late.append(put)
-
-    def _put_memories(self, record: NDArray[Any], entry: Any, version: Version) -> None:
-        """Write the memories of a version, but for one that was read here and is as it was."""
-        memories = {key: _terms(getattr(version, key)) for key in _MEMORIES}
-        places = {
-            key: next((place for place, read in self._read if _same(read, memory)), 0)
-            for key, memory in memories.items()
-        }
-        taken = {*record["memory"].tolist(), *record["next_memory"].tolist(), *places.values()}
-        free = iter(sorted({*range(1, PLACES + 1)} - taken))
-        for key, memory in memories.items():
-            if not places[key]:
-                places[key] = next(free)
-                stamp = (version.round, version.attempt)
-                self._states.memories.write(self._at(places[key]), stamp, memory)
-            entry[key], entry[f"{key}_blocks"] = places[key], len(memory)
-
-
-def _terms(memory: Any) -> dict[str, tuple[Arrays, ...]]:
-    """Return the groups of a memory, one that is still to be made as what it is the sum of."""
-    if isinstance(memory, NextMemory):
-        return memory.terms()
-    return _alone(recall(memory))
-
-
-def _alone(groups: Mapping[str, Arrays]) -> dict[str, tuple[Arrays, ...]]:
-    return {name: (arrays,) for name, arrays in groups.items()}
-
-
-def _same(read: Memory, memory: Mapping[str, tuple[Arrays, ...]]) -> bool:
-    """Return whether a memory has the arrays that were read, which nobody may have changed."""
-    return read.keys() == memory.keys() and all(
-        len(memory[group]) == 1
-        and arrays.keys() == memory[group][0].keys()
-        and all(value is memory[group][0][name] for name, value in arrays.items())
-        for group, arrays in read.items()
-    )
+        self._later(partial(self._states.put_record, self._number, record))
 
 
 def _groups(version: Version) -> dict[str, Arrays]:
