@@ -173,6 +173,8 @@ def test_the_differences_of_methods_after_fedau_are_those_of_the_files():
         f"weights by frequency are {turns['frequency']:.1f} points behind FedAU, "
         f"FedStale {turns['fedstale']:.1f} and MimiC {turns['mimic']:.0f};" in said
     )
+    amplified, fedawe = turns["amplified"], turns["fedawe clip=0.5"]
+    assert f"Amplified FedAvg is {amplified:.0f} behind and FedAWE {fedawe:.0f}:" in said
     assert f"it is {ahead['fedau']} points of test accuracy ahead of FedAU" in said
     assert f"FedAWE is {ahead['fedau']} points ahead of FedAU" in said
     assert f"a sine, FedAWE is {sine['fedau']} points ahead of FedAU" in said
