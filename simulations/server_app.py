@@ -106,7 +106,7 @@ def train(
     The directory also says why it could not be made.
     """
     run = RunDirectory.open(config)
-    with run_log(run.log_file, every_round=every_round):
+    with run.held(), run_log(run.log_file, every_round=every_round):
         try:
             loop, model = prepare(run)
         except (ValueError, OSError, RunFailure) as error:

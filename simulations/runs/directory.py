@@ -1,9 +1,12 @@
 """A run is a directory; `simulations/README.md` says what is in its files."""
 
+import fcntl
 import json
 import os
+import time
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
@@ -13,6 +16,8 @@ import tomli_w
 from fedau_flwr import files
 from simulations.config import RUNS, ConfigError, RunConfig
 
+END_SECONDS = 2.0
+"""For how long a run may still be held after its outcome is known."""
 _NOT_SAVED = ("run-dir", "resume")
 
 
@@ -61,17 +66,45 @@ class RunDirectory:
             self.path.mkdir(parents=True, exist_ok=True)
             files.write_atomically(self.config_file, lambda file: tomli_w.dump(values, file))
         except OSError as error:
-            reason = error.strerror or error
-            raise self._refusal(f"be a directory that can be written to ({reason})") from None
+            raise self._unwritable(error) from None
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep others from running the run, too: two would mix what they write.
+
+        It is the log that is locked, so that no lock is left behind, however a process ends.
+        """
+        try:
+            log = self.log_file.open("a")
+        except OSError as error:
+            raise self._unwritable(error) from None
+        with log:
+            until = time.monotonic() + END_SECONDS
+            while not _locked(log.fileno()):
+                if time.monotonic() > until:
+                    raise self._refusal("not hold a run that is going on: stop it, or wait")
+                time.sleep(0.05)
+            yield
 
     def check(self, config: RunConfig) -> None:
         """Refuse a new run where there is one already, or to resume what cannot be resumed."""
+        self.check_free()
         if config.resume:
             config.same_training(self.config())
             if not self.checkpoint_file.is_file():
                 raise self._refusal("hold a checkpoint to be resumed")
         elif self.config_file.exists():
             raise self._refusal("not hold a run yet: resume that one, or choose another directory")
+
+    def check_free(self) -> None:
+        """Refuse to run what is being run already."""
+        if self.log_file.exists():
+            with self.held():
+                pass
+
+    def _unwritable(self, error: OSError) -> ConfigError:
+        reason = error.strerror or error
+        return self._refusal(f"be a directory that can be written to ({reason})")
 
     def _refusal(self, rule: str) -> ConfigError:
         return ConfigError(f"run-dir is {str(self.path)!r}, but must {rule}.")
@@ -111,6 +144,17 @@ class RunDirectory:
     def progress(self) -> dict[str, Any] | None:
         """Return how far a running run is."""
         return _read_json(self.progress_file)
+
+
+def _locked(file: int) -> bool:
+    """Lock a file and return whether nobody else has; where files have no locks, nobody has."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:

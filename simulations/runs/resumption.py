@@ -45,11 +45,13 @@ class Step:
 
     def prepared(self) -> RunConfig:
         """Return the settings with which to run."""
+        run = RunDirectory(Path(self.config.run_dir))
         if self.action == "run again":
-            RunDirectory(Path(self.config.run_dir)).config_file.unlink()
+            run.check_free()
+            run.config_file.unlink()
         if self.action != "resume":
             return self.config
-        saved = RunDirectory(Path(self.config.run_dir)).config()
+        saved = run.config()
         kernel = saved.kernel if self.config.kernel == "auto" else self.config.kernel
         return replace(self.config, resume=True, kernel=kernel)
 

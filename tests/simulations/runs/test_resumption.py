@@ -6,7 +6,7 @@ from rich.console import Console
 
 from simulations.config import ConfigError, RunConfig
 from simulations.launch.runner import Resources
-from simulations.runs import resumption
+from simulations.runs import directory, resumption
 from simulations.runs.resumption import Step, run_missing
 from tests.simulations.report.made_runs import made_from
 
@@ -52,6 +52,14 @@ def test_a_run_without_a_checkpoint_starts_again(config):
     assert run.config_file.exists()
     assert step.prepared() == config
     assert not run.config_file.exists()
+
+
+def test_a_run_that_is_about_to_begin_elsewhere_stays_as_it_is(config, monkeypatch):
+    monkeypatch.setattr(directory, "END_SECONDS", 0.0)
+    run = made_from(config, status="failed", until=1)
+    with run.held(), pytest.raises(ConfigError, match="must not hold a run that is going on"):
+        Step.of(config).prepared()
+    assert run.config_file.exists()
 
 
 def test_fewer_rounds_than_done_or_other_settings_are_errors(config):
