@@ -16,10 +16,12 @@ from flwr.app import Context, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg
 
 from fedau_flwr import FedAU
+from fedau_flwr.files import read_json_lines
 from fedau_flwr.testing.in_process_grid import InProcessGrid
 from simulations.bench import settings
 from simulations.bench.report import markdown
 from simulations.config import RunConfig
+from simulations.report.authors_program import table_of
 from tests.fedau_flwr.federation import Federation, record, towards, training_app, values
 
 ROOT = Path(__file__).parents[1]
@@ -179,6 +181,25 @@ def test_the_differences_of_methods_after_fedau_are_those_of_the_files():
     assert f"FedAWE is {ahead['fedau']} points ahead of FedAU" in said
     assert f"a sine, FedAWE is {sine['fedau']} points ahead of FedAU" in said
     assert f"and {ahead['average-participating']} ahead of averaging participants" in said
+
+
+def test_the_numbers_of_the_authors_program_are_the_generated_ones():
+    text = (RESULTS / "authors-program" / "table.md").read_text(encoding="utf-8")
+    assert table_of(RESULTS / "authors-program").markdown() == text
+    (table,) = tables(text)
+    assert table in EVIDENCE
+    found = {}
+    for line in table.splitlines()[2:]:
+        name, _, test, seeds = (cell.strip() for cell in line.split("|")[1:-1])
+        found[name.split("_")[0], seeds] = test
+    said = " ".join(EVIDENCE.split())
+    assert f"run here, reaches {found['fedvarp', '1, 2']} with seeds 1 and 2" in said
+    assert f"run here with seed 1, reaches {found['adaptive', '1']}; ours has" in said
+    own = RESULTS / "svhn-authors" / "svhn-markov" / "fedau-infinity-seed1" / "metrics.jsonl"
+    late = [entry for entry in read_json_lines(own) if entry["round"] > 1_800]
+    mean = 100 * np.mean([entry["test_accuracy"] for entry in late])
+    assert f"ours has {mean:.1f} with that seed." in said
+    assert f"our run with that seed {mean:.1f}," in said
 
 
 def test_results_of_runs_are_the_generated_ones():

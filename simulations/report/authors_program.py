@@ -10,6 +10,7 @@ are made by our native code, which takes a fraction of the time, and the model i
 """
 
 import csv
+import re
 import runpy
 import sys
 from collections.abc import Callable, Mapping
@@ -31,6 +32,8 @@ LATE = 1_000
 """Iterations at the end in which the model is evaluated as often as their program does it."""
 _IMAGES = 2_048
 """Are evaluated at a time."""
+_SAME = re.compile(r"^run_(SVHN_ModelCNNSvhn_)?|_dataAlpha[\d.]+_partAlpha[\d.]+")
+"""What all names of files have that their program writes here."""
 
 
 def main() -> None:
@@ -50,11 +53,13 @@ def main() -> None:
 
 def table_of(directory: Path) -> Table:
     """Return what their files in a directory say of the last rounds, over seeds and of each."""
-    header = ["their file", "train accuracy", "test accuracy", "seeds"]
+    header = ["method, participation, step sizes", "train accuracy", "test accuracy", "seeds"]
     table = Table("authors-program", "The authors' program: mean of the last rounds", header)
     for path in sorted(directory.glob("*.csv")):
         with path.open(encoding="utf-8") as file:
-            rows = [{k: float(v) for k, v in row.items()} for row in csv.DictReader(file)]
+            # Each time that it runs it adds to its file, the header as well.
+            lines = [row for row in csv.DictReader(file) if row["sim_seed"] != "sim_seed"]
+        rows = [{key: float(value) for key, value in row.items()} for row in lines]
         last = max(row["num_iter"] for row in rows)
         late = [row for row in rows if row["num_iter"] > last - LATE]
         seeds = sorted({row["sim_seed"] for row in late})
@@ -65,7 +70,7 @@ def table_of(directory: Path) -> Table:
         for chosen in (range(len(seeds)), *((i,) for i in range(len(seeds)) if len(seeds) > 1)):
             spreads = [Spread.of([found[i] for i in chosen]) for found in means.values()]
             named = ", ".join(f"{seeds[i]:.0f}" for i in chosen)
-            table.rows.append([path.stem, *spreads, named])
+            table.rows.append([_SAME.sub("", path.stem), *spreads, named])
     return table
 
 

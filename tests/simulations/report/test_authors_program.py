@@ -165,7 +165,7 @@ def test_their_program_trains_with_our_step_as_torch_would(clone, data, tmp_path
     assert float(rows[-1]["training_loss"]) == pytest.approx(loss, rel=1e-4)
     right = float((logits.argmax(1) == wanted).float().mean())
     assert float(rows[-1]["training_accuracy"]) == pytest.approx(right)
-    assert "| run_stand-in |" in (tmp_path / "out" / "table.md").read_text()
+    assert "| stand-in |" in (tmp_path / "out" / "table.md").read_text()
 
 
 def plain_torch(images, labels, steps):
@@ -184,13 +184,17 @@ def plain_torch(images, labels, steps):
 
 def test_the_table_has_the_last_rounds_over_seeds_and_of_each(tmp_path):
     lines = ["sim_seed,num_iter,training_loss,training_accuracy,test_accuracy"]
+    header, *_ = lines
     for seed, accuracy in ((1, 0.8), (2, 0.9)):
+        lines += [header] * (seed - 1)
         lines.append(f"{seed},9000,1.0,0.1,0.1")
         lines += [f"{seed},{9500 + 500 * i},0.5,{accuracy + 0.02 * i},{accuracy}" for i in (0, 1)]
-    (tmp_path / "run.csv").write_text("\n".join(lines) + "\n")
+    (
+        tmp_path / "run_SVHN_ModelCNNSvhn_mifa_markov-0.05_dataAlpha0.1_partAlpha0.1_kValue5.csv"
+    ).write_text("\n".join(lines) + "\n")
     table = [list(map(str, row)) for row in table_of(tmp_path).rows]
     assert table == [
-        ["run", "86.0 ± 7.1", "85.0 ± 7.1", "1, 2"],
-        ["run", "81.0", "80.0", "1"],
-        ["run", "91.0", "90.0", "2"],
+        ["mifa_markov-0.05_kValue5", "86.0 ± 7.1", "85.0 ± 7.1", "1, 2"],
+        ["mifa_markov-0.05_kValue5", "81.0", "80.0", "1"],
+        ["mifa_markov-0.05_kValue5", "91.0", "90.0", "2"],
     ]
