@@ -23,11 +23,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from simulations.config import ConfigError
+from simulations.launch.runner import check_writable
+from simulations.nodes.kernel.build import KernelUnavailable
 from simulations.nodes.kernel.step import NativeStep
 from simulations.report.table import Spread, Table
+from simulations.tasks import DataError
+from simulations.tasks.arrays import load_array
 from simulations.tasks.images.task import part_files
 from simulations.tasks.svhn import SVHN
 
+PLACES = 3
+"""Arguments that are not their program's: CLONE, DATA_DIR and OUT."""
 LATE = 1_000
 """Iterations at the end in which the model is evaluated as often as their program does it."""
 _IMAGES = 2_048
@@ -38,10 +45,22 @@ _SAME = re.compile(r"^run_(SVHN_ModelCNNSvhn_)?|_dataAlpha[\d.]+_partAlpha[\d.]+
 
 def main() -> None:
     """Run their program and write the table."""
-    clone, data, out = map(Path, sys.argv[1:4])
+    try:
+        _run()
+    except (ConfigError, DataError, KernelUnavailable) as error:
+        raise SystemExit(str(error)) from None
+
+
+def _run() -> None:
+    if len(sys.argv) <= PLACES:
+        raise ConfigError(f"CLONE, DATA_DIR and OUT are {sys.argv[1:]}, but must be three folders.")
+    clone, data, out = map(Path, sys.argv[1 : 1 + PLACES])
+    if not (clone / "main.py").is_file():
+        raise ConfigError(f"CLONE is {str(clone)!r}, but must be a clone of github.com/IBM/fedau.")
+    check_writable("OUT", out)
     out.mkdir(parents=True, exist_ok=True)
     own = ["-data", "svhn", "-gpu", "0", "-save-checkpoint", "0", "-save-final-model", "0"]
-    sys.argv = ["main.py", *own, "-out", str(out / "run"), *sys.argv[4:]]
+    sys.argv = ["main.py", *own, "-out", str(out / "run"), *sys.argv[1 + PLACES :]]
     sys.path.insert(0, str(clone))
     torch.set_num_threads(1)
     _replace_parts(SVHN().folder(data))
@@ -83,7 +102,8 @@ def _replace_parts(folder: Path) -> None:
 
         def __init__(self, root: str, split: str, transform: Any, target: Any, _: bool) -> None:
             images, labels = part_files(folder, split)
-            self.data, self.labels = np.load(images).transpose(0, 3, 1, 2), np.load(labels)
+            self.data = np.array(load_array(images).transpose(0, 3, 1, 2))
+            self.labels = np.array(load_array(labels))
             self.root, self.transform, self.target_transform = root, transform, target
 
         def __len__(self) -> int:

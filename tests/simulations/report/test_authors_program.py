@@ -136,19 +136,20 @@ def data(tmp_path) -> Path:
     return tmp_path / "data"
 
 
-def run(program: list[str], *options: str, cwd: Path) -> None:
-    root = str(Path(__file__).parents[3])
+def run(*arguments: str, cwd: Path) -> str:
+    """Run the program and return what it says about an error."""
+    command = [sys.executable, "-m", "simulations.report.authors_program", *arguments]
+    variables = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, *program, *options], capture_output=True, text=True, cwd=cwd, check=False,
-        env={**os.environ, "PYTHONPATH": root, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+        command, capture_output=True, text=True, cwd=cwd, check=False, env=variables
+    )
+    assert bool(done.returncode) == bool(done.stderr), done.stderr
+    return done.stderr.strip()
 
 
 def test_their_program_trains_with_our_step_as_torch_would(clone, data, tmp_path):
-    module = ["-m", "simulations.report.authors_program"]
     told = ["-seeds", "1", "-weighting", "any", "-lr", "0.1", "-iters-total", "3500"]
-    run(module, str(clone), str(data), str(tmp_path / "out"), *told, cwd=tmp_path)
+    assert not run(str(clone), str(data), str(tmp_path / "out"), *told, cwd=tmp_path)
     trained = torch.load(tmp_path / "out" / "run.pt")
     with (tmp_path / "out" / "run_stand-in.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -198,3 +199,19 @@ def test_the_table_has_the_last_rounds_over_seeds_and_of_each(tmp_path):
         ["mifa_markov-0.05_kValue5", "81.0", "80.0", "1"],
         ["mifa_markov-0.05_kValue5", "91.0", "90.0", "2"],
     ]
+
+
+def test_mistakes_are_one_sentence(clone, tmp_path):
+    found = run("clone", cwd=tmp_path)
+    assert found == "CLONE, DATA_DIR and OUT are ['clone'], but must be three folders."
+    found = run("elsewhere", "data", "out", cwd=tmp_path)
+    assert found == "CLONE is 'elsewhere', but must be a clone of github.com/IBM/fedau."
+    found = run("clone", "data", "clone/main.py", cwd=tmp_path)
+    assert found == (
+        "OUT is 'clone/main.py', but must be a directory that can be written to (clone/main.py is "
+        "no directory)."
+    )
+    told = ["-seeds", "1", "-weighting", "any", "-lr", "0.1", "-iters-total", "500"]
+    found = run("clone", "data", "out", *told, cwd=tmp_path)
+    assert found.startswith("data/svhn/train-images.npy cannot be read as an array file: ")
+    assert len(found.splitlines()) == 1
